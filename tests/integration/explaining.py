@@ -10,8 +10,8 @@ from contextlib import suppress
 from integration.topics import create_topic
 from integration.waiting import TIMEOUT_SECONDS, until
 from tidelog.client import Consumer, Producer
-from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.connections import GrpcConnections
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.model import Acks, TopicPartition

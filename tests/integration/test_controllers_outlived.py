@@ -12,12 +12,12 @@ from integration.topics import create_topic, describe, new_name, until_isr
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Admin
-from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.event_streams import EventStreams, Gathered
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.inspection.model import Finding, Scope
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Kind
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 from tidelog_runtime.local.cluster import LocalCluster
 
 NO_CONTROLLER = "no_controller"

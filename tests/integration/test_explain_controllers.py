@@ -33,7 +33,7 @@ from integration.reconfigured import restart_controller
 from integration.suggested_steps import until_gone
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.client.ask_explain import explain_cluster
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog_runtime.local.cluster import LocalCluster
 

@@ -35,7 +35,7 @@ from integration.topics import until_in_sync
 from integration.waiting import until
 from tidelog.client import Admin
 from tidelog.client.clock import SystemClock
-from tidelog.client.explaining import Explainer
+from tidelog.client.cluster_explainer import Explainer
 from tidelog.inspection.explain import causes
 from tidelog.inspection.model import Explanation
 from tidelog_runtime.local.cluster import LocalCluster

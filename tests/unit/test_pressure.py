@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.inspection.pressures import ControllerPressure
+from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.memory import MemoryStore

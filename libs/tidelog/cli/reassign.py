@@ -32,7 +32,7 @@ from tidelog.cli.session import (
     ending_with_a_status,
     session_of,
 )
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.client.operations import Move

@@ -23,7 +23,7 @@ from tidelog.client.open_batches import MAX_GATHERING_MS
 from tidelog.client.partition_queue import Idempotence, PartitionQueue
 from tidelog.client.produce_errors import (
     FAULT_OF_ONE,
-    SEQUENCE_REFUSED,
+    SEQUENCE_REJECTED,
     doubtful,
     foreign_sequence,
     maybe_appended,
@@ -297,7 +297,7 @@ class Accumulator:
             return gone
         queue.last_error = error
         retriable = error.retriable and self.fatal is None
-        if queue.numbering is not None and error.code in SEQUENCE_REFUSED:
+        if queue.numbering is not None and error.code in SEQUENCE_REJECTED:
             # A batch behind another may only have overtaken it. The leader rejects a first batch
             # that was never in doubt because it does not know the sequences before it.
             alien = group.first_in_line and not in_doubt
@@ -347,7 +347,7 @@ class Accumulator:
                 if not error.retriable:
                     self._fail_unnumbered(queue, error)
 
-    def take_positions_wanted(
+    def take_position_requests(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> list[tuple[TopicPartition, Leader]]:
         """Returns partitions for which to query the leader for the next sequence of a named

@@ -151,7 +151,7 @@ class ClusterMetadata:
         if known is None or known.topic_id != topic_id:
             return
         if known.is_hint or known.leader_epoch < leader_epoch:
-            self.poke()
+            self.refresh_soon()
 
     def gone(self, partition: TopicPartition) -> TidelogError | None:
         """Returns the final error of a partition that was removed, or whose topic was deleted."""
@@ -273,7 +273,7 @@ class ClusterMetadata:
             self._refreshing.add_done_callback(mark_seen)
         await asyncio.shield(self._refreshing)
 
-    def poke(self) -> None:
+    def refresh_soon(self) -> None:
         """Queries fresh metadata soon, in the background: at once the first time; then every 20 to
         100 ms while callers repeat the call, or less often if the answers are long."""
         if self._polling is None or self._polling.done():

@@ -31,8 +31,7 @@ from tidelog.client.arguments import (
     positive,
     topic_partition,
 )
-from tidelog.client.ask_leaders import LeaderAsker
-from tidelog.client.batch_opening import BatchOpening
+from tidelog.client.batch_decoder import BatchDecoder
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
@@ -40,6 +39,7 @@ from tidelog.client.fetch_codec import FoundOffset
 from tidelog.client.fetch_state import FetchState, OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.fetcher import Fetcher
+from tidelog.client.leader_queries import LeaderQueries
 from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.offset_finder import OffsetFinder
@@ -110,7 +110,7 @@ class Consumer:
     - `metadata_max_age_ms`: time within which added and removed partitions, and deleted topics,
       are noticed even if no fetch fails.
     - `opening_room`: bounds the large batches that consumers of one event loop hold together; see
-      `BatchOpening`.
+      `BatchDecoder`.
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class Consumer:
             self._metadata_changed,
             max_age_ms=metadata_max_age_ms,
         )
-        asker = LeaderAsker(
+        queries = LeaderQueries(
             self._metadata, self._connections, self._clock, backoff, offsets_timeout_ms
         )
-        self._finder = OffsetFinder(asker)
-        self._epochs = RecordEpochs(asker)
+        self._finder = OffsetFinder(queries)
+        self._epochs = RecordEpochs(queries)
         self._state = FetchState(
             backoff,
             prefetch_bytes=prefetch_bytes,
@@ -164,7 +164,7 @@ class Consumer:
             max_bytes=max_bytes,
             on_unclean_election=self._unclean_election,
         )
-        self._opening = BatchOpening(self._state.taking, opening_room)
+        self._opening = BatchDecoder(self._state.taking, opening_room)
         self._on_unclean_election = on_unclean_election
         self._growing: _Growing | None = None
 
@@ -307,13 +307,13 @@ class Consumer:
         wanted = [TopicPartition(*partition) for partition in partitions]
         return await self._finder.find(wanted, OffsetPosition.LATEST)
 
-    async def told_offsets(
+    async def offsets_with_epochs(
         self, position: OffsetPosition, partitions: _Partitions, timestamp_ms: int = 0
     ) -> dict[TopicPartition, FoundOffset]:
         """Returns offsets with the leader epoch and topic id of the leader that answered; offset
         -1 if no record is at or after the time."""
         wanted = [TopicPartition(*partition) for partition in partitions]
-        return await self._finder.find_told(wanted, position, timestamp_ms)
+        return await self._finder.find_with_epochs(wanted, position, timestamp_ms)
 
     async def record_epochs(
         self, offsets: Mapping[TopicPartition, int]
@@ -386,7 +386,9 @@ class Consumer:
         """Waits for the next record without a time limit."""
         self._lifecycle.check()
         # Open records are quick to take, so other tasks get their turn only now and then.
-        if not self._lifecycle.turn_due(self._clock.monotonic_ms()) and (records := self._take(1)):
+        if not self._lifecycle.is_yield_due(self._clock.monotonic_ms()) and (
+            records := self._take(1)
+        ):
             return records[0]
         with self._lifecycle.call():
             await asyncio.sleep(0)
@@ -453,7 +455,7 @@ class Consumer:
         return [self._state.get(TopicPartition(*partition)).partition for partition in partitions]
 
     async def _seek_to(self, chosen: list[TopicPartition], position: OffsetPosition) -> None:
-        for partition, told in (await self._finder.find_told(chosen, position)).items():
+        for partition, told in (await self._finder.find_with_epochs(chosen, position)).items():
             self._state.get(partition).found(told.offset, told.topic_id)
         self._fetcher.wake()
 

@@ -23,7 +23,7 @@ from tidelog.rpc.inspect_codec import event_from_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, StateChange
 from tidelog.state_changes.grouping import TOPIC_KINDS
-from tidelog.state_changes.life import CLUSTER_KINDS, TraceScope
+from tidelog.state_changes.tracing import CLUSTER_KINDS, TraceScope
 from tidelog.v1 import inspect_pb2 as pb
 
 RECENT_TIMEOUT_MS = 5_000
@@ -121,7 +121,7 @@ class EventStreams:
         try:
             answer = await self._metadata.describe(None)
         except (UnreachableError, TidelogError):
-            found = await self._told_by_controllers()
+            found = await self._named_by_controllers()
         else:
             found = [broker.address for broker in answer.brokers]
             if answer.HasField("controller"):
@@ -129,7 +129,7 @@ class EventStreams:
             found += [controller.address for controller in answer.controllers]
         return _each_once((*found, *self._metadata.bootstrap))[:MAX_SERVICES]
 
-    async def _told_by_controllers(self) -> list[str]:
+    async def _named_by_controllers(self) -> list[str]:
         """Returns the services that controllers name, for the case that no broker answers."""
         named = dict.fromkeys(self._metadata.bootstrap)
         asked: dict[str, None] = {}
@@ -291,9 +291,9 @@ class EventStreams:
             problem = next((e for e in ends if isinstance(e, UnreachableError | TidelogError)), "")
             # Later events are requested again, so none is lost. A service that has sent nothing
             # since it was lost is not reported again.
-            if not lost or taken.told_since_asked:
+            if not lost or taken.received_since_query:
                 await queue.put(Silent(address, str(problem) or "it ended the stream"))
-            lost, taken.told_since_asked = True, False
+            lost, taken.received_since_query = True, False
             await asyncio.sleep(RECONNECT_MS / 1000)
 
     async def _pass_on(
@@ -320,11 +320,11 @@ class _Taken:
 
     def __init__(self, since_ms: int) -> None:
         self.newest_ms = since_ms
-        self.told_since_asked = False
+        self.received_since_query = False
         self._of_newest_ms: list[StateChange] = []
 
     def is_new(self, event: StateChange) -> bool:
-        self.told_since_asked = True
+        self.received_since_query = True
         if event in self._of_newest_ms:
             return False
         if event.time_ms > self.newest_ms:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from tidelog.batch import is_fence, is_intact
 from tidelog.batch_slices import decoded_size
 from tidelog.client.assigned_partition import Assigned
+from tidelog.client.fetch_collector import FetchCollector
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.log_continuity import Found, LogTruncatedError
 from tidelog.client.partition_errors import PartitionErrors, confirm_missing
-from tidelog.client.record_taking import RecordTaking
 from tidelog.client.retry import Backoff, Leader
 from tidelog.errors import STALE_METADATA, ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Batch, OffsetPosition, OnDamage, Record, TopicPartition
@@ -100,7 +100,7 @@ class FetchState:
         self._fetches: dict[int, int] = {}
         self._on_damage = on_damage
         self._truncations: list[LogTruncatedError] = []
-        self.taking = RecordTaking(self._cannot_open)
+        self.taking = FetchCollector(self._cannot_open)
         self.errors = PartitionErrors()
         self._skipped: list[RecordsDamagedError] = []
 

@@ -146,7 +146,7 @@ class Fetcher:
             # The error was found while planning; the next call that takes records raises it.
             self.arrived.set()
         if self._state.wants_metadata(self._metadata.leader):
-            self._metadata.poke()
+            self._metadata.refresh_soon()
         if (retry_ms := self._state.next_retry_ms(now_ms)) is not None:
             due.append(retry_ms)
         return max(min(due) - now_ms, 1) if due else None
@@ -176,12 +176,12 @@ class Fetcher:
                 continue
             if now_ms >= self._next_look_ms:
                 self._next_look_ms = now_ms + UNANSWERED_POLL_MS
-                self._metadata.poke()
+                self._metadata.refresh_soon()
             due.append(self._next_look_ms)
         return due
 
     def metadata_changed(self) -> None:
-        for election in self._elections.news(self._metadata.leader):
+        for election in self._elections.new_elections(self._metadata.leader):
             self._on_unclean_election(election)
         self._elections.forget_gone(self._metadata.gone)
         self.wake()
@@ -243,7 +243,7 @@ class Fetcher:
                     partition, leader.topic_id, error.leader
                 ):
                     # The hint is used at once; only metadata says how the leader was elected.
-                    self._metadata.poke()
+                    self._metadata.refresh_soon()
                 self._state.failed(want, leader, error, now_ms, stale=False, answer=fetched)
         for truncation in self._state.take_truncations():
             _log.warning("%s", truncation)

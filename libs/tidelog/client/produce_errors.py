@@ -14,7 +14,7 @@ FAULT_OF_ONE = frozenset(
 MAYBE_APPENDED = OUTCOME_UNKNOWN | {ErrorCode.INTERNAL}
 
 # The leader's log does not reach up to the batch's sequence; nothing was appended.
-SEQUENCE_REFUSED = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE, ErrorCode.UNKNOWN_PRODUCER_ID})
+SEQUENCE_REJECTED = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 def maybe_appended(error: TidelogError) -> bool:
@@ -39,7 +39,7 @@ def doubtful(batch: SealedBatch, error: TidelogError, topic_id: str = "") -> Tid
     """Returns the error of a batch that is given up, with the code of `error`. Its
     `outcome_unknown` says whether a try may have appended this batch, regardless of other batches.
     `topic_id`: of the leader that rejected it."""
-    if batch.in_doubt and error.code in SEQUENCE_REFUSED and topic_id != batch.doubt_topic_id:
+    if batch.in_doubt and error.code in SEQUENCE_REJECTED and topic_id != batch.doubt_topic_id:
         return _created_again(batch.partition.topic)
     if error.outcome_unknown == batch.in_doubt:
         return error

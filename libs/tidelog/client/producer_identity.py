@@ -12,7 +12,7 @@ from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
 from tidelog.client.producers_codec import (
     PARTITIONS_FIELD,
-    Told,
+    Positions,
     describe_producers,
     init_producer_id,
 )
@@ -36,7 +36,7 @@ class GivenIdentity:
         accumulator.identified(identity)
 
     def step(self, now_ms: int) -> None:
-        for partition, leader in self._accumulator.take_positions_wanted(
+        for partition, leader in self._accumulator.take_position_requests(
             now_ms, self._metadata.leader
         ):
             error = TidelogError(
@@ -83,7 +83,7 @@ class ProducerIdentity:
             self._identifying = True
             self._spawn(self._identify())
         by_leader: dict[str, list[tuple[TopicPartition, Leader]]] = {}
-        for partition, leader in self._accumulator.take_positions_wanted(
+        for partition, leader in self._accumulator.take_position_requests(
             now_ms, self._metadata.leader
         ):
             by_leader.setdefault(leader.address, []).append((partition, leader))
@@ -151,7 +151,7 @@ class ProducerIdentity:
 
     async def _describe(
         self, address: str, asked: list[tuple[TopicPartition, Leader]], identity: Identity
-    ) -> Told:
+    ) -> Positions:
         try:
             return await describe_producers(
                 self._connections.broker(address), asked, (identity.producer_id,), identity
@@ -166,7 +166,7 @@ class ProducerIdentity:
             fault.__cause__ = error
             return [(partition, leader, fault) for partition, leader in asked]
 
-    def _found_positions(self, told: Told, identity: Identity) -> None:
+    def _found_positions(self, told: Positions, identity: Identity) -> None:
         now_ms = self._clock.monotonic_ms()
         for partition, leader, outcome in told:
             if isinstance(outcome, TidelogError):

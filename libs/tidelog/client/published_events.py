@@ -22,8 +22,8 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import NotAStateChangeError, format_time
-from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
+from tidelog.state_changes.tracing import TraceScope
 
 # Maximum number of events of each partition; the newest are read.
 MAX_EVENTS_PER_PARTITION = 10_000

@@ -12,7 +12,7 @@ from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.deadlines import unsent_after
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.sender import Sender
-from tidelog.client.topic_turns import TopicTurns
+from tidelog.client.topic_locks import TopicLocks
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 
@@ -33,7 +33,7 @@ class SendAdmission:
     ) -> None:
         # Records of a topic are in the log in the order of the calls, however long each call waits
         # for metadata or room. A topic that cannot be found does not delay other topics.
-        self.turns = TopicTurns()
+        self.locks = TopicLocks()
         self.max_request_bytes = max_request_bytes
         self.delivery_timeout_ms = delivery_timeout_ms
         self._accumulator = accumulator
@@ -53,21 +53,21 @@ class SendAdmission:
             or not self._started
             or self._accumulator.fatal is not None
             or size > self.max_request_bytes
-            or not self.turns.is_free(topic)
+            or not self.locks.is_free(topic)
             or not self._budget.try_take(size)
         ):
             return None
         return known
 
     @asynccontextmanager
-    async def turn(self, topic: str, deadline_ms: int) -> AsyncIterator[None]:
-        """Holds the turn of a topic. Raises REQUEST_TIMED_OUT if it does not come in time."""
+    async def hold_topic(self, topic: str, deadline_ms: int) -> AsyncIterator[None]:
+        """Holds the lock of a topic. Raises REQUEST_TIMED_OUT if it is not free in time."""
         missing = f"no broker has described topic {topic!r}"
         if self._metadata.cached_topic(topic) is not None:
             missing = f"earlier calls for topic {topic!r} were still waiting"
         async with AsyncExitStack() as held:
             async with unsent_after(self._clock, deadline_ms, missing):
-                await held.enter_async_context(self.turns.of(topic))
+                await held.enter_async_context(self.locks.of(topic))
             yield
 
     async def wait(

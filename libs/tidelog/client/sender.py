@@ -88,7 +88,7 @@ class Sender:
         self._wake.set()
 
     def metadata_changed(self) -> None:
-        for election in self._elections.news(self._metadata.leader):
+        for election in self._elections.new_elections(self._metadata.leader):
             self._on_unclean_election(election)
         self._fail_gone(self._accumulator.partitions())
         self._elections.forget_gone(self._metadata.gone)
@@ -160,7 +160,7 @@ class Sender:
             self._identity.step(now_ms)
         if self._accumulator.wants_metadata(self._metadata.leader):
             self._fail_gone(self._accumulator.waiting())
-            self._metadata.poke()
+            self._metadata.refresh_soon()
         due.append(self._accumulator.next_retry_ms(now_ms))
         return max(min(ms for ms in due if ms is not None) - now_ms, 1)
 
@@ -201,7 +201,7 @@ class Sender:
             if pending.open:
                 if now_ms >= self._next_look_ms:
                     self._next_look_ms = now_ms + UNANSWERED_POLL_MS
-                    self._metadata.poke()
+                    self._metadata.refresh_soon()
                 due.append(self._next_look_ms)
             else:
                 del self._requests[task]
@@ -276,7 +276,7 @@ class Sender:
             group.partition, group.leader.topic_id, outcome.leader
         ):
             # The hint is used at once; only metadata says how the leader was elected.
-            self._metadata.poke()
+            self._metadata.refresh_soon()
         self._accumulator.failed(group, outcome, self._clock.monotonic_ms(), stale=stale)
 
 

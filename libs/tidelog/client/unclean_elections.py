@@ -70,7 +70,9 @@ class UncleanElections:
         for key in [key for key in self._reached if gone(key.partition) is not None]:
             del self._reached[key]
 
-    def news(self, leader_of: Callable[[TopicPartition], Leader | None]) -> list[UncleanElection]:
+    def new_elections(
+        self, leader_of: Callable[[TopicPartition], Leader | None]
+    ) -> list[UncleanElection]:
         found: list[UncleanElection] = []
         for key, epochs in list(self._reached.items()):
             partition = key.partition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.history.anomalies import Reference
-from tidelog.history.operations import NO_BROKER, Outcome, Send
+from tidelog.history.client_operations import NO_BROKER, Outcome, Send
 from tidelog.model import NO_EPOCH, NO_OFFSET
 
 

@@ -47,7 +47,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tidelog.history.operations import (
+from tidelog.history.client_operations import (
     NO_BROKER,
     NO_PARTITION,
     OPEN_END,

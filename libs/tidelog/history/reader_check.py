@@ -4,16 +4,16 @@ committed end, and the digests of its replicas."""
 from __future__ import annotations
 
 from tidelog.history.anomalies import PartitionFindings
-from tidelog.history.evidence import PollSource
-from tidelog.history.high_watermarks import HighWatermarks
-from tidelog.history.loss_marks import LossMarks
-from tidelog.history.operations import (
+from tidelog.history.client_operations import (
     HighWatermarkEnded,
     HighWatermarkInvoked,
     PollEnded,
     PollInvoked,
     ReplicaDigest,
 )
+from tidelog.history.evidence import PollSource
+from tidelog.history.high_watermarks import HighWatermarks
+from tidelog.history.loss_marks import LossMarks
 from tidelog.history.poll_order import PollOrder
 from tidelog.history.replica_digests import ReplicaDigests
 
@@ -58,5 +58,5 @@ class ReaderCheck:
         self._digests.add(line, digest)
 
     def finish(self) -> None:
-        self._high_watermarks.judge()
-        self._digests.judge(self._findings)
+        self._high_watermarks.check()
+        self._digests.check(self._findings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
-from tidelog.history.operations import ReplicaDigest
+from tidelog.history.client_operations import ReplicaDigest
 
 _Numbered = tuple[int, ReplicaDigest]
 
@@ -19,7 +19,7 @@ class ReplicaDigests:
         if all(other.broker_id != digest.broker_id for _, other in same):
             same.append((line, digest))
 
-    def judge(self, findings: PartitionFindings) -> None:
+    def check(self, findings: PartitionFindings) -> None:
         for (start, end), by_digest in sorted(self._ranges.items()):
             if len(by_digest) > 1:
                 findings.add(

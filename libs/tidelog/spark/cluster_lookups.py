@@ -22,9 +22,9 @@ from tidelog.spark.stream_offsets import ReadTo, StreamOffsets
 # A topic that brokers report as unknown for this long is gone; until then they may be behind. Each
 # request begins with another broker, so that the answer of a broker without etcd is not enough.
 GONE_AFTER_MS = 5_000
-LOOK_PAUSE_MS = 200
+POLL_PAUSE_MS = 200
 # How long requests are repeated until their answers are consistent.
-LOOK_TIMEOUT_MS = 30_000
+POLL_TIMEOUT_MS = 30_000
 OFFSETS_TIMEOUT_MS = 60_000
 
 
@@ -61,7 +61,7 @@ class ClusterLookups:
         nor is in `read` is missing, too; with `must_exist` it is an error instead:
         UNKNOWN_TOPIC_OR_PARTITION for a topic, `OptionError` for a partition.
         """
-        give_up_ms = self._clock.monotonic_ms() + LOOK_TIMEOUT_MS
+        give_up_ms = self._clock.monotonic_ms() + POLL_TIMEOUT_MS
         while True:
             topics = await self._topics(choice, read, must_exist)
             now = await self._with_offsets(choice, topics)
@@ -71,9 +71,9 @@ class ClusterLookups:
                 raise TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"what brokers told of {', '.join(sorted(topics))} did not fit together for "
-                    f"{LOOK_TIMEOUT_MS} ms: some are behind; check that they reach etcd",
+                    f"{POLL_TIMEOUT_MS} ms: some are behind; check that they reach etcd",
                 )
-            await asyncio.sleep(LOOK_PAUSE_MS / 1000)
+            await asyncio.sleep(POLL_PAUSE_MS / 1000)
 
     async def _topics(
         self, choice: TopicChoice, read: StreamOffsets, must_exist: bool
@@ -90,7 +90,7 @@ class ClusterLookups:
                 raise wrong
             if gone:
                 break
-            await asyncio.sleep(LOOK_PAUSE_MS / 1000)
+            await asyncio.sleep(POLL_PAUSE_MS / 1000)
         for name in choice.named if must_exist else ():
             if name not in found and name not in read:
                 # Requests it from several brokers, and raises their error.
@@ -115,8 +115,8 @@ class ClusterLookups:
             for number in choice.partitions(name, topic.partition_count)
         ]
         try:
-            first = await self._consumer.told_offsets(OffsetPosition.EARLIEST, partitions)
-            last = await self._consumer.told_offsets(OffsetPosition.LATEST, partitions)
+            first = await self._consumer.offsets_with_epochs(OffsetPosition.EARLIEST, partitions)
+            last = await self._consumer.offsets_with_epochs(OffsetPosition.LATEST, partitions)
         except TidelogError as error:
             if error.code in FINAL_ANSWERS:
                 return None
@@ -148,7 +148,7 @@ class ClusterLookups:
     async def at_times(self, wanted: Mapping[int, Iterable[TopicPartition]]) -> AtTimes:
         found: dict[TopicPartition, int] = {}
         for time_ms, partitions in wanted.items():
-            told = await self._consumer.told_offsets(
+            told = await self._consumer.offsets_with_epochs(
                 OffsetPosition.TIMESTAMP, partitions, timestamp_ms=time_ms
             )
             found |= {partition: at.offset for partition, at in told.items()}

@@ -67,7 +67,7 @@ class DataLossError(OffsetOutOfRangeError):
         )
 
 
-class GoingOn(NamedTuple):
+class Continuation(NamedTuple):
     """Where a stream continues. `losses`: one sentence for each loss."""
 
     offsets: StreamOffsets
@@ -104,9 +104,9 @@ def to_verify(read: StreamOffsets, now: ClusterNow) -> dict[TopicPartition, Read
     }
 
 
-def going_on(
+def continuation(
     read: StreamOffsets, now: ClusterNow, truncated: Mapping[TopicPartition, Truncation]
-) -> GoingOn:
+) -> Continuation:
     """Returns where the stream continues. `truncated`: the truncations found among `to_verify`. New
     topics and partitions begin at their start."""
     offsets: dict[str, TopicOffsets] = {}
@@ -139,7 +139,7 @@ def going_on(
         losses += _removed(topic, known, told)
         offsets[topic] = TopicOffsets(told.topic_id, told.create_revision, partitions, told.as_of)
     losses += [_deleted(topic, read[topic]) for topic in sorted(set(read) - set(now))]
-    return GoingOn(offsets, tuple(losses))
+    return Continuation(offsets, tuple(losses))
 
 
 def _is_newer(told: PartitionNow, known: TopicOffsets) -> bool:

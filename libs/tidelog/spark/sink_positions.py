@@ -59,7 +59,7 @@ def position_of(
     if told.producer_epoch < task.batch_id:
         return SinkPosition(next_sequence, 0)
     if told.producer_epoch > task.batch_id:
-        raise outlived(task, f"batch {told.producer_epoch} has written to {partition}")
+        raise superseded_task(task, f"batch {told.producer_epoch} has written to {partition}")
     if told.epoch_start_sequence is None:
         raise TidelogError(
             ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -70,7 +70,7 @@ def position_of(
     return SinkPosition(next_sequence, written)
 
 
-def outlived(task: SinkTask, why: str) -> TidelogError:
+def superseded_task(task: SinkTask, why: str) -> TidelogError:
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
         f"query {task.query_id} has begun a later batch than {task.batch_id}: its checkpoint is "

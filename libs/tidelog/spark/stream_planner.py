@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.spark import boundaries
+from tidelog.spark.boundary_epochs import with_boundary_epochs
 from tidelog.spark.cluster_lookups import ClusterLookups
 from tidelog.spark.data_loss import (
     ClusterNow,
+    Continuation,
     DataLossError,
-    GoingOn,
     Truncation,
-    going_on,
+    continuation,
     to_verify,
 )
-from tidelog.spark.edge_epochs import with_edge_epochs
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import OffsetRange, limited, split
 from tidelog.spark.stream_offsets import (
@@ -43,7 +43,7 @@ class StreamPlanner:
         self._lookups = lookups
         # The cluster's last answer, and the last place where a stream continued with one.
         self._now: ClusterNow = {}
-        self._went_on: tuple[StreamOffsets, GoingOn] | None = None
+        self._continued: tuple[StreamOffsets, Continuation] | None = None
         # Start and end of the micro-batch that was planned with the cluster's current state.
         self._planned: tuple[StreamOffsets, StreamOffsets] | None = None
         # The state at which a bounded stream ends.
@@ -52,7 +52,7 @@ class StreamPlanner:
         # Positions that were verified against a leader, with its epoch.
         self._verified: dict[TopicPartition, tuple[ReadTo, int]] = {}
         # Topics whose absence has been logged.
-        self._told_absent: set[str] = set()
+        self._warned_absent: set[str] = set()
 
     async def close(self) -> None:
         await self._lookups.close()
@@ -79,7 +79,7 @@ class StreamPlanner:
         if self._is_bounded:
             self._ends_at = now
         self._now = now
-        went_on = await self._go_on(read, now)
+        went_on = await self._continue(read, now)
         places = went_on.offsets
         sizes = {
             TopicPartition(topic, partition): max(
@@ -128,7 +128,7 @@ class StreamPlanner:
         if self._planned != (start, end):
             # A batch of a previous driver is repeated: all of it is verified, its new partitions
             # included.
-            places = (await self._go_on(places, await self._now_of(places))).offsets
+            places = (await self._continue(places, await self._now_of(places))).offsets
         ranges = []
         for topic, to in sorted(end.items()):
             of_topic = places.get(topic)
@@ -140,33 +140,33 @@ class StreamPlanner:
                 name = TopicPartition(topic, partition)
                 ranges.append(OffsetRange(name, to.topic_id, to.create_revision, begin, at))
         parts = split(ranges, *(planned or self._options.split))
-        return await with_edge_epochs(parts, self._lookups)
+        return await with_boundary_epochs(parts, self._lookups)
 
     async def _now_of(self, read: StreamOffsets) -> ClusterNow:
         """A loss that was accepted is no error later: what is gone is no longer in `read`."""
         must_exist = self._options.fail_on_data_loss
         now = await self._lookups.now(self._options.topics, read, must_exist=must_exist)
-        self._tell_absent(read, now)
+        self._warn_of_absent(read, now)
         return now
 
-    def _tell_absent(self, read: StreamOffsets, now: ClusterNow) -> None:
+    def _warn_of_absent(self, read: StreamOffsets, now: ClusterNow) -> None:
         """Logs each absent topic once. The loss of a topic in `read` is reported instead."""
-        absent = set(self._options.topics.named) - set(now) - self._told_absent
+        absent = set(self._options.topics.named) - set(now) - self._warned_absent
         for topic in sorted(absent - set(read)):
             _log.warning(
                 "there is no topic %r, as brokers tell: nothing of it is read until it is there; "
                 "check its name",
                 topic,
             )
-        self._told_absent |= absent
+        self._warned_absent |= absent
 
-    async def _go_on(self, read: StreamOffsets, now: ClusterNow) -> GoingOn:
-        found = going_on(read, now, await self._truncations(read, now))
-        told_before = self._went_on is not None and self._went_on == (read, found)
-        self._went_on = (read, found)
+    async def _continue(self, read: StreamOffsets, now: ClusterNow) -> Continuation:
+        found = continuation(read, now, await self._truncations(read, now))
+        reported_before = self._continued is not None and self._continued == (read, found)
+        self._continued = (read, found)
         if found.losses and self._options.fail_on_data_loss:
             raise DataLossError(found.losses)
-        for loss in () if told_before else found.losses:
+        for loss in () if reported_before else found.losses:
             _log.warning("%s", loss)
         return found
 

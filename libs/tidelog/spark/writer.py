@@ -16,13 +16,13 @@ from pyspark.sql.datasource import (
 from tidelog.client.background import BackgroundClient
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.spark.options import WriteOptions
-from tidelog.spark.record_sink import RecordSink, Tally
+from tidelog.spark.record_sink import RecordSink, WriteCounts
 from tidelog.spark.sink_positions import BATCH_ID, QUERY_ID, SinkTask
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    tally: Tally
+    counts: WriteCounts
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -11,7 +11,7 @@ TOPIC_KINDS = (Kind.TOPIC_CREATION, Kind.TOPIC_DELETION)
 _Key = tuple[object, ...]
 
 
-def of_one_change(events: Iterable[StateChange]) -> list[list[StateChange]]:
+def group_by_change(events: Iterable[StateChange]) -> list[list[StateChange]]:
     """Returns groups of stages, none of them empty. An event without an id is a fact, and a group
     of its own."""
     groups: dict[_Key, list[StateChange]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.inspection.pressures import ControllerPressure
+from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog_runtime.metadata.entries_by_id import EntriesById
 from tidelog_runtime.pressure.records import Pressure, decode_pressures
 

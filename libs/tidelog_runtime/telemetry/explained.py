@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from tidelog.caller_limits import Callers
-from tidelog.client.explaining import Explainer
+from tidelog.client.cluster_explainer import Explainer
 from tidelog.inspection.model import (
     Explanation,
     Scope,

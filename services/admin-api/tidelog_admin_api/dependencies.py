@@ -20,7 +20,7 @@ from tidelog.client.operations import (
     Throttle,
 )
 from tidelog.client.scrubbing import scrub_broker
-from tidelog.client.service_states import ToldStates
+from tidelog.client.service_states import ReportedStates
 from tidelog.client.topic_details import TopicDetails
 from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress
@@ -197,7 +197,7 @@ class Admin(
 class States(Protocol):
     """Reads the states of services, as each service reports its own."""
 
-    async def ask(self, request: StateRequest, timeout_ms: int = ...) -> ToldStates: ...
+    async def ask(self, request: StateRequest, timeout_ms: int = ...) -> ReportedStates: ...
 
 
 class Explains(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.client.ask_explain import explain_cluster
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.inspection.model import Explanation, Scope
 from tidelog_runtime.clock import Clock
 

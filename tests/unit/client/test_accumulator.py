@@ -398,7 +398,7 @@ def test_an_unanswered_batch_has_an_unknown_outcome_when_its_producer_is_fenced(
     bench.seal(P0, b"a")
     bench.seal(P1, b"b")
     assert bench.drain() == []
-    for partition, _ in bench.accumulator.take_positions_wanted(0, bench.leaders.get):
+    for partition, _ in bench.accumulator.take_position_requests(0, bench.leaders.get):
         bench.accumulator.positioned(partition, 0)
     [request] = bench.drain()
     fenced, unanswered = request.groups

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.client.explaining import Explainer, longest_ms
+from tidelog.client.cluster_explainer import Explainer, longest_ms
 from tidelog.client.service_round import SOON_MS
-from tidelog.inspection.explain import Listening, Observed, explain
+from tidelog.inspection.explain import Listening, Observation, explain
 from tidelog.inspection.model import (
     LEAST_ANSWER_MS,
     Explanation,
@@ -53,7 +53,7 @@ def explainer_of(services: DescribedServices) -> Explainer:
     return Explainer(virtual_clock(), services.connect, services.dial)
 
 
-async def observe(services: DescribedServices, *addresses: str) -> Observed:
+async def observe(services: DescribedServices, *addresses: str) -> Observation:
     return await explainer_of(services).observe(addresses, CLUSTER, TIMEOUT_MS)
 
 

@@ -22,7 +22,7 @@ from tidelog.cli.operating.manner import (
 from tidelog.cli.output import ids_text, write_json, write_line, write_note
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import TidelogError
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.client.admin_topics import ResizedTopic

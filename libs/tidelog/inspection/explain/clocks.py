@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import BROKER, CONTROLLER, ReadClock
-from tidelog.inspection.explain.words import listed, span
+from tidelog.inspection.explain.formatting import listed, span
+from tidelog.inspection.explain.observation import BROKER, CONTROLLER, ReadClock
 from tidelog.inspection.model import NOT_KNOWN, Finding
 
 # The skew that record timestamps and the order of events tolerate. The alert has the same bound.
@@ -106,7 +106,7 @@ def _skews(view: ClusterView) -> Iterator[Finding]:
     differing = [skew for skew in heard if abs(skew.skew_ms) > MAX_SKEW_MS]
     if not differing:
         return
-    odd = _odd_ones(heard, differing)
+    odd = _deviating(heard, differing)
     for broker_id in odd:
         about = [skew for skew in differing if broker_id in skew[:2]]
         ahead_ms = _ahead_of_others(broker_id, about)
@@ -132,7 +132,7 @@ def _skews(view: ClusterView) -> Iterator[Finding]:
         )
 
 
-def _odd_ones(heard: list[_Skew], differing: list[_Skew]) -> list[int]:
+def _deviating(heard: list[_Skew], differing: list[_Skew]) -> list[int]:
     """Returns the brokers that differ from most of the others that they were compared with, if
     there are several of those."""
     compared: dict[int, set[int]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.words import brokers, listed
+from tidelog.inspection.explain.formatting import brokers, listed
 from tidelog.inspection.model import DivergedOffsets, ReplicaState
 from tidelog.model import TopicPartition
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import name_of
+from tidelog.inspection.explain.formatting import brokers, span
+from tidelog.inspection.explain.observation import name_of
 from tidelog.inspection.explain.replicas import failure_of
-from tidelog.inspection.explain.words import brokers, span
 from tidelog.inspection.model import Finding, PartitionKeyState, RecentElections, ServiceState
 from tidelog.model import TopicPartition
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Counts within the window. In a rolling restart of three brokers a partition may have six
 # elections: away from each of them, and back to its preferred leader.
@@ -101,7 +101,7 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
     """
     told = [
         (state, elections)
-        for state in sorted(view.observed.tellers, key=name_of)
+        for state in sorted(view.observed.reporters, key=name_of)
         if (elections := _elections_of(state)) is not None
     ]
     losses = _lease_losses(view, told)
@@ -125,7 +125,7 @@ def _lease_losses(
         state.id: _LeaseLoss(state.id, own.registrations_lost, own.last_ms, own.window_ms, own)
         for state, own in told
     }
-    for ends in view.reign.lease_ends if view.reign else ():
+    for ends in view.controller_state.lease_ends if view.controller_state else ():
         known = found.get(ends.broker_id)
         if known is None or known.ended <= ends.count:
             own = known.own if known is not None else None

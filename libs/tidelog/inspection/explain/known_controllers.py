@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.inspection.model import MissingController, ServiceState
-from tidelog.inspection.pressures import ControllerPressure
+from tidelog.inspection.resource_pressures import ControllerPressure
 
 
 def controller_pressures(
-    tellers: Iterable[ServiceState],
+    reporters: Iterable[ServiceState],
 ) -> dict[int, dict[str, ControllerPressure]]:
     """Returns pressures by controller id and resource.
 
@@ -18,7 +18,7 @@ def controller_pressures(
     """
     found: dict[int, dict[str, ControllerPressure]] = {}
     own: dict[int, dict[str, ControllerPressure]] = {}
-    for state in sorted(tellers, key=lambda s: s.store.unreachable_ms >= 0):
+    for state in sorted(reporters, key=lambda s: s.store.unreachable_ms >= 0):
         told = state.controller or state.broker
         for pressure in told.controller_pressures if told is not None else ():
             found.setdefault(pressure.controller_id, {}).setdefault(pressure.resource, pressure)
@@ -28,10 +28,10 @@ def controller_pressures(
     return {**found, **own}
 
 
-def missing_controllers(tellers: Iterable[ServiceState]) -> list[MissingController]:
+def missing_controllers(reporters: Iterable[ServiceState]) -> list[MissingController]:
     """Returns them ordered by id."""
     found: dict[int, MissingController] = {}
-    for state in tellers:
+    for state in reporters:
         told = state.controller or state.broker
         for missing in told.missing_controllers if told is not None else ():
             found.setdefault(missing.controller_id, missing)

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
-from tidelog.inspection.explain import causes, pressures, resources
+from tidelog.inspection.explain import broker_pressures, causes, resources
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import BROKER, name_of
+from tidelog.inspection.explain.formatting import listed, span
+from tidelog.inspection.explain.observation import BROKER, name_of
 from tidelog.inspection.explain.rejections import OVER_AFTER_MS
-from tidelog.inspection.explain.words import listed, span
-from tidelog.inspection.gateways import ALIVE, known_gateways, state_of
+from tidelog.inspection.gateway_reports import ALIVE, known_gateways, state_of
 from tidelog.inspection.model import Finding, Scope, ServiceState
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 OF_ALL_CLIENTS = "max_client_requests"
 CONNECTIONS = "max_connections_per_client"
@@ -68,7 +68,7 @@ def limited(view: ClusterView, scope: Scope) -> Iterator[Finding]:
 
 def _of_services(view: ClusterView) -> Iterator[_Rejecting]:
     """Leaves out clients whose many connections are a finding about the service."""
-    for state in sorted(view.observed.tellers, key=name_of):
+    for state in sorted(view.observed.reporters, key=name_of):
         broker = state.id if state.role == BROKER else -1
         for client in state.limited_clients:
             if not _has_finding(view, state, client):
@@ -82,7 +82,9 @@ def _of_gateways(view: ClusterView) -> Iterator[_Rejecting]:
             name = f"the gateway at {gateway.address} on {gateway.host}"
             many = next((p for p in gateway.pressures if p.resource == resources.CONNECTIONS), None)
             for client in gateway.limited_clients:
-                if client.limit != CONNECTIONS or not pressures.is_of_client(many, client.address):
+                if client.limit != CONNECTIONS or not broker_pressures.is_of_client(
+                    many, client.address
+                ):
                     yield _Rejecting(name, -1, client)
 
 
@@ -103,8 +105,8 @@ def _has_finding(view: ClusterView, state: ServiceState, client: LimitedClient) 
         return False
     if state.role != BROKER:
         many = view.controller_pressures.get(state.id, {}).get(resources.CONNECTIONS)
-        return pressures.is_of_client(many, client.address)
-    return pressures.connects_most(view, state.id, client.address)
+        return broker_pressures.is_of_client(many, client.address)
+    return broker_pressures.connects_most(view, state.id, client.address)
 
 
 def _counted(limit: str) -> tuple[str, str]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidelog.inspection.broker_links import BrokerConnection
-from tidelog.inspection.explain.observed import name_of
-from tidelog.inspection.explain.words import brokers, span
+from tidelog.inspection.explain.formatting import brokers, span
+from tidelog.inspection.explain.observation import name_of
 from tidelog.inspection.model import HeardBroker, ServiceState
 
 # Replica fetches follow each other: a fetch or an answer within this time proves a link.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.words import MAX_NAMED, since
+from tidelog.inspection.explain.formatting import MAX_NAMED, since
 
 NETWORK = "network"
 TO_SEE_LOSS = (

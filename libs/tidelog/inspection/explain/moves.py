@@ -8,11 +8,11 @@ from dataclasses import replace
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.move_rates import tightest_bound
-from tidelog.inspection.explain.replicas import had_all_lately, refusal_of, why_behind
-from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key
+from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key
+from tidelog.inspection.explain.move_rates import tightest_throttle
+from tidelog.inspection.explain.replicas import rejection_of, was_caught_up_recently, why_behind
 from tidelog.inspection.model import PartitionKeyState, PartitionMoveState
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Causes that end by themselves.
 _GOES_ON = frozenset(
@@ -58,7 +58,7 @@ def _reason(
         return reason
     if reason.root.cause not in _BEHIND and not _only_seems_cut_off(view, key, broker_id, reason):
         return reason
-    bound = tightest_bound(view, key, broker_id)
+    bound = tightest_throttle(view, key, broker_id)
     if bound is None:
         return reason
     words = f"copies what it lacks, at no more than {bound.bytes_per_second:,} bytes a second"
@@ -90,7 +90,7 @@ def _is_bound(reasons: Sequence[Reason]) -> bool:
 def _sufficient_rate(view: ClusterView, key: PartitionKeyState) -> int | None:
     """Returns a bound that lets the copies of a partition end. None if the present one does."""
     waits_for = key.move.waits_for if key.move else ()
-    bounds = [tightest_bound(view, key, broker_id) for broker_id in waits_for]
+    bounds = [tightest_throttle(view, key, broker_id) for broker_id in waits_for]
     needed = [bound.sufficient for bound in bounds if bound is not None and bound.never_ends]
     return max(needed, default=None)
 
@@ -166,11 +166,11 @@ def _why(view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reas
         return f"nobody tells how far broker {broker_id} is"
     if progress.last_fetch_ms < 0:
         return f"broker {broker_id} has yet to fetch"
-    if refusal_of(view, key, broker_id) is not None:
+    if rejection_of(view, key, broker_id) is not None:
         return f"broker {key.leader}, its leader, refuses the fetches of broker {broker_id}"
     if progress.lag_records == 0:
         return f"broker {broker_id} has every record and is about to be admitted"
-    if had_all_lately(progress):
+    if was_caught_up_recently(progress):
         return f"broker {broker_id} had every record a moment ago and is about to be admitted"
     return f"broker {broker_id} lacks {plural(progress.lag_records, 'record')}"
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.words import MAX_NAMED, brokers, clock_time, listed
+from tidelog.inspection.explain.formatting import MAX_NAMED, brokers, clock_time, listed
 from tidelog.model import TopicPartition
-from tidelog.wording import PREFERRED_AT_ONCE, PREFERRED_RETURN
+from tidelog.phrases import PREFERRED_AT_ONCE, PREFERRED_RETURN
 
 MAX_COMMANDS = 3
 # The trace begins this long before an election, to show what led to it.
@@ -27,7 +27,7 @@ class Stall(NamedTuple):
     """
 
     leader: int
-    store_away: bool
+    store_unreachable: bool
     under_min_isr: bool
     min_isr: int
     missing: Sequence[int]
@@ -41,7 +41,7 @@ def of_stall(stall: Stall) -> str:
     if not stall.holding:
         return f"Look at broker {stall.leader}, its leader, and at its disk: no follower holds it."
     holding = brokers(stall.holding)
-    if stall.store_away:
+    if stall.store_unreachable:
         return (
             f"Mend {holding}, or bring the metadata store back: without it nobody can be taken out "
             "of the ISR."
@@ -63,7 +63,7 @@ def _below_min_isr(stall: Stall) -> str:
         if stall.missing
         else "compare the topic's min_insync_replicas with its replication factor"
     )
-    if stall.store_away:
+    if stall.store_unreachable:
         step = f"bring the metadata store back, without which no replica joins the ISR; then {step}"
     return (
         f"{step[0].upper()}{step[1:]}. The high watermark goes on when {stall.min_isr} replicas "
@@ -72,12 +72,12 @@ def _below_min_isr(stall: Stall) -> str:
 
 
 class LeaderGone(NamedTuple):
-    """A leader that serves no client and that the partition's key still names. `stands_still`: its
+    """A leader that serves no client and that the partition's key still names. `is_paused`: its
     process exists but is paused; otherwise it is dead."""
 
     leader: int
-    stands_still: bool
-    store_away: bool
+    is_paused: bool
+    store_unreachable: bool
     has_controller: bool
 
 
@@ -85,19 +85,19 @@ def of_leader_gone(gone: LeaderGone) -> str:
     """A broker leads only in an epoch that was given to its current incarnation. A new incarnation
     therefore needs store and controller as much as another leader does."""
     process = f"broker {gone.leader}'s process"
-    if gone.store_away:
+    if gone.store_unreachable:
         elect = (
             "Bring the metadata store back within reach: without it nobody is elected, broker "
             f"{gone.leader} in a new life neither"
         )
         waits = f"{elect}. Or let {process} go on (kill -CONT PID), if it is stopped."
-        return waits if gone.stands_still else f"{elect}."
+        return waits if gone.is_paused else f"{elect}."
     if not gone.has_controller:
         elect = "Start a controller: it elects another leader"
         waits = f"{elect}. Or let {process} go on (kill -CONT PID), if it is stopped."
         alone = f"{elect}; broker {gone.leader} in a new life waits for a controller, too."
-        return waits if gone.stands_still else alone
-    if gone.stands_still:
+        return waits if gone.is_paused else alone
+    if gone.is_paused:
         return f"Look again in some seconds; if it stays so, stop {process}."
     return "Look again in some seconds; if it stays so, see what the controller's log says of it."
 
@@ -166,10 +166,10 @@ _TO_START = {
 }
 
 
-def of_a_new_life(root: Root, *, store_away: bool, has_controller: bool) -> str | None:
+def of_restarted_broker(root: Root, *, store_unreachable: bool, has_controller: bool) -> str | None:
     """Returns the next step for a broker that does nothing. None if a new incarnation would have
     what it needs."""
-    if root.cause == causes.BROKER_PAUSED and store_away:
+    if root.cause == causes.BROKER_PAUSED and store_unreachable:
         return (
             "Look at its process: is it stopped (kill -CONT PID lets it go on), or starved of CPU, "
             "memory or disk? Do not restart it before the metadata store is back: without it "
@@ -178,7 +178,7 @@ def of_a_new_life(root: Root, *, store_away: bool, has_controller: bool) -> str 
     if root.cause not in _TO_START:
         return None
     start = _TO_START[root.cause].format(broker=root.broker)
-    if store_away:
+    if store_unreachable:
         return (
             f"Bring the metadata store back first: without it broker {root.broker} in a new life "
             f"can neither register nor join an ISR. Then {start}."

@@ -6,25 +6,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from tidelog.inspection.explain import causes, next_steps, pressures
+from tidelog.inspection.explain import broker_pressures, causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
-from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.divergences import diverged_replicas
 from tidelog.inspection.explain.elections import no_leader, unclean_election
+from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key, span
 from tidelog.inspection.explain.moves import move_waits
 from tidelog.inspection.explain.replicas import (
     FIRST_FETCH_MS,
     failure_of,
-    had_all_lately,
     is_young,
-    refusal_of,
+    rejection_of,
+    was_caught_up_recently,
     why_behind,
     why_broker_does_nothing,
 )
-from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, span
 from tidelog.inspection.model import FollowerProgress, LeaderState, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # In every partition with writes, records wait for the high watermark as long as a replica fetch
 # takes.
@@ -101,7 +101,7 @@ def _out_of_isr(
     next_step = f"tidelog explain --broker {broker_id}"
     why = f"it {reason.words}" if reason else "nobody tells why"
     progress = view.progress(key, broker_id)
-    refusal = refusal_of(view, key, broker_id)
+    rejection = rejection_of(view, key, broker_id)
     if reason is None and progress is not None and _has_all(progress):
         severity = causes.INFO
         why = (
@@ -116,8 +116,8 @@ def _out_of_isr(
         )
     elif reason is not None and reason.root.cause == causes.REPLICA_CATCHING_UP:
         severity = causes.INFO
-    elif reason is None and refusal is not None:
-        follower, line = refusal
+    elif reason is None and rejection is not None:
+        follower, line = rejection
         why = f"its leader, broker {key.leader}, refuses its fetches"
         evidence = (line,)
         next_step = (
@@ -152,7 +152,7 @@ def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Sympto
     name = name_of_key(key)
     for broker_id in ids(key.isr):
         reason = why_broker_does_nothing(view, broker_id)
-        if reason is None or view.lives_by_word_of_others(broker_id):
+        if reason is None or view.is_alive_by_peers(broker_id):
             continue
         reasons = [reason]
         leaves = "its leader takes it out of the ISR, after replica_lag_time_max_ms"
@@ -173,7 +173,7 @@ def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Sympto
 
 
 def _has_all(progress: FollowerProgress) -> bool:
-    has_all = progress.lag_records == 0 or had_all_lately(progress)
+    has_all = progress.lag_records == 0 or was_caught_up_recently(progress)
     return has_all and progress.last_fetch_ms >= 0
 
 
@@ -294,7 +294,7 @@ def _holders(
             return f"broker {key.leader}, its leader, {own.words}", own.evidence, (own,)
         if replica.synced and replica.flushed_offset <= replica.high_watermark:
             line = f"broker-{key.leader} has synced its own log only up to {replica.flushed_offset}"
-            late = pressures.why_late(view, key.leader)
+            late = broker_pressures.why_late(view, key.leader)
             return (
                 f"the disk of broker {key.leader}, its leader, syncs no further",
                 (line,),
@@ -363,18 +363,18 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     preferred = key.replicas[0] if key.replicas else key.leader
     if preferred == key.leader or preferred not in ids(key.isr):
         return None
-    if view.life(preferred) is not Life.ANSWERS:
+    if view.liveness(preferred) is not Liveness.ANSWERS:
         return None
     name = name_of_key(key)
     leads = f"{name} is led by broker {key.leader}, and broker {preferred}"
-    if view.reign is not None and preferred in view.reign.in_maintenance:
+    if view.controller_state is not None and preferred in view.controller_state.in_maintenance:
         summary = f"{leads}, its preferred leader, is in maintenance"
         of_all = f"are not led by their preferred leader, broker {preferred}: it is in maintenance"
         next_for = partial(next_steps.of_maintenance, preferred)
     else:
         summary = f"{leads} is its preferred leader"
         of_all = f"are not led by their preferred leader, broker {preferred}"
-        next_for = partial(next_steps.of_not_preferred, has_controller=not view.nobody_reigns)
+        next_for = partial(next_steps.of_not_preferred, has_controller=not view.has_no_controller)
     return Symptom(
         causes.NOT_PREFERRED_LEADER,
         causes.INFO,

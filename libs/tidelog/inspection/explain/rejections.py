@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes, clocks
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import name_of
-from tidelog.inspection.explain.words import listed, span
+from tidelog.inspection.explain.formatting import listed, span
+from tidelog.inspection.explain.observation import name_of
 from tidelog.inspection.model import Finding, RejectedRequests, ServiceState
+from tidelog.phrases import plural
 from tidelog.state_changes.topic import is_internal
-from tidelog.wording import plural
 
 # Rejections within the minute over which brokers count. A single one is an error that its client
 # has seen.
@@ -37,7 +37,7 @@ _OTHERWISE = "Look at the client's errors; the message says what a broker does n
 def rejected(view: ClusterView) -> Iterator[Finding]:
     """Yields one finding for each topic and reason, whichever of its leaders reject."""
     found: dict[tuple[str, str], list[tuple[ServiceState, RejectedRequests]]] = {}
-    for state in sorted(view.observed.tellers, key=name_of):
+    for state in sorted(view.observed.reporters, key=name_of):
         for told in state.broker.rejected_requests if state.broker else ():
             over_after_ms = OUTRUN_OVER_AFTER_MS if told.reason == OUTRUN else OVER_AFTER_MS
             if told.last_ms <= over_after_ms:

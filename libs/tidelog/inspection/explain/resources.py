@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.inspection.pressures import Pressing
+from tidelog.inspection.resource_pressures import Pressing
 
 FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
 DISK = "disk"

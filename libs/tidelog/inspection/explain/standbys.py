@@ -6,27 +6,27 @@ from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes, service_pressures
 from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.formatting import ago, listed
 from tidelog.inspection.explain.known_controllers import missing_controllers
-from tidelog.inspection.explain.observed import Listening, SilentService
-from tidelog.inspection.explain.words import ago, listed
+from tidelog.inspection.explain.observation import Listening, SilentService
 from tidelog.inspection.model import Finding, MissingController
 
 
 def no_standby(view: ClusterView) -> Iterator[Finding]:
     """Yields a finding for a cluster that has had a standby. A cluster that runs a single
     controller on purpose has none."""
-    if view.active is None or view.reign is None:
+    if view.active is None or view.controller_state is None:
         return
     silent = {s.id: s for s in view.silent_controllers() if s.id != view.active.id}
     # The shortages of these are findings, which say that they cannot take over.
     short = {b for b, s in silent.items() if view.silenced_by(s)}
-    past = {m.controller_id: m for m in view.reign.missing_controllers}
+    past = {m.controller_id: m for m in view.controller_state.missing_controllers}
     answering = {state.id for state in view.controllers}
     standbys = service_pressures.standbys(view)
     away = sorted({*silent, *past} - answering - standbys - short)
     if not away:
         return
-    evidence = tuple(_why_away(view, b, silent.get(b), past.get(b)) for b in away)
+    evidence = tuple(_why_unavailable(view, b, silent.get(b), past.get(b)) for b in away)
     names = listed(f"controller {b}" for b in away)
     are = "is" if len(away) == 1 else "are"
     who = f"controller-{view.active.id}"
@@ -52,7 +52,7 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
 def faults_of_missing(view: ClusterView) -> list[str]:
     """Returns evidence about missing controllers: the faults with which they ended, and whether
     they were at their memory limit."""
-    missing = missing_controllers(view.observed.tellers)
+    missing = missing_controllers(view.observed.reporters)
     lines = {m.controller_id: _fault(view, m.controller_id, m) for m in missing}
     return [f"controller-{b}: {line}" for b, line in lines.items() if line]
 
@@ -69,7 +69,7 @@ def _fault(view: ClusterView, controller_id: int, past: MissingController | None
     return f"{said}; {memory}" if memory else said
 
 
-def _why_away(
+def _why_unavailable(
     view: ClusterView,
     controller_id: int,
     silent: SilentService | None,
@@ -93,7 +93,7 @@ def _why_away(
 
 
 def _next_step(view: ClusterView, controller_id: int, silent: SilentService | None) -> str:
-    missing = {m.controller_id: m for m in missing_controllers(view.observed.tellers)}
+    missing = {m.controller_id: m for m in missing_controllers(view.observed.reporters)}
     has_ended = silent is None or silent.listening is Listening.REFUSES
     if has_ended and _fault(view, controller_id, missing.get(controller_id)):
         return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.words import span
+from tidelog.inspection.explain.formatting import span
 from tidelog.inspection.model import (
     OPENS_LOGS,
     READS_METADATA,
@@ -13,7 +13,7 @@ from tidelog.inspection.model import (
     BrokerBacklog,
     BrokerState,
 )
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 _WAITS_FOR_STATES = "waits for a controller to tell it its replicas"
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from tidelog.inspection.explain import causes, cut_offs
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.formatting import listed, span
 from tidelog.inspection.explain.lost_store import has_asked_store
-from tidelog.inspection.explain.observed import BROKER, name_of
-from tidelog.inspection.explain.roots import Following, effects
-from tidelog.inspection.explain.words import listed, span
+from tidelog.inspection.explain.observation import BROKER, name_of
+from tidelog.inspection.explain.root_causes import Following, effects
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Services are queried one after the other, and their ages count from then. Synchronized wall clocks
 # differ by no more than this.
@@ -27,13 +27,13 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
     if view.store_is_full:
         yield _full(view, following)
         return
-    states = sorted(view.observed.tellers, key=name_of)
+    states = sorted(view.observed.reporters, key=name_of)
     lost = [state for state in states if state.store.unreachable_ms >= 0]
     if not lost:
         return
     others = [s for s in states if s.store.unreachable_ms < 0 and has_asked_store(s)]
-    if view.everybody_lost_store():
-        evidence = [*map(_told, lost), *_members_lost(lost)]
+    if view.store_lost_by_all():
+        evidence = [*map(_line, lost), *_members_lost(lost)]
         if others:
             evidence.append(f"{listed(map(name_of, others))} may not have asked it since")
         root = Root(causes.STORE_UNREACHABLE)
@@ -61,7 +61,7 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
             causes.CRITICAL if state.role == BROKER else causes.WARNING,
             f"{name_of(state)} does not reach the metadata store, which others reach",
             (
-                _told(state),
+                _line(state),
                 f"it answers {listed(map(name_of, others))}",
                 *(effects(root, following.get(root, ())) if broker_id >= 0 else ()),
             ),
@@ -81,7 +81,7 @@ def _cut_off(view: ClusterView, lost: Sequence[ServiceState]) -> tuple[str, ...]
 
 def _full(view: ClusterView, following: Following) -> Finding:
     root = view.lost_store_root
-    refused = [s for s in sorted(view.observed.tellers, key=name_of) if s.store.write_problem]
+    refused = [s for s in sorted(view.observed.reporters, key=name_of) if s.store.write_problem]
     return Finding(
         root.cause,
         causes.CRITICAL,
@@ -114,7 +114,7 @@ def _members_lost(lost: Sequence[ServiceState]) -> list[str]:
     ]
 
 
-def _told(state: ServiceState) -> str:
+def _line(state: ServiceState) -> str:
     said = f': "{state.store.problem}"' if state.store.problem else ""
     return f"{name_of(state)} has had no answer for {span(state.store.unreachable_ms)}{said}"
 
@@ -124,7 +124,7 @@ def services_that_waited(view: ClusterView) -> list[ServiceState]:
     answers them now."""
     return [
         state
-        for state in sorted(view.observed.tellers, key=name_of)
+        for state in sorted(view.observed.reporters, key=name_of)
         if state.store.unreachable_ms < 0 and state.store.max_latency_ms >= STORE_SLOW_MS
     ]
 
@@ -132,7 +132,7 @@ def services_that_waited(view: ClusterView) -> list[ServiceState]:
 def slow(view: ClusterView) -> Iterator[Finding]:
     """Yields a finding about slow answers. The store itself is suspect unless another service had a
     quick answer in the same time; a service without a request then shows nothing."""
-    states = sorted(view.observed.tellers, key=name_of)
+    states = sorted(view.observed.reporters, key=name_of)
     waited = services_that_waited(view)
     if not waited:
         return

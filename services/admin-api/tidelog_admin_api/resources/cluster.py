@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tidelog.client.gone_brokers import describe_with_gone_brokers
+from tidelog.client.departed_brokers import describe_with_departed_brokers
 from tidelog_admin_api.bodies.cluster import Cluster, Overview, PartitionMap
 from tidelog_admin_api.dependencies import AskCluster, AskOverviews
 from tidelog_admin_api.problems import READ_PROBLEMS
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/cluster", tags=["cluster"])
 @router.get("", responses=READ_PROBLEMS)
 async def describe_cluster(admin: AskCluster) -> Cluster:
     """Describes the brokers and controllers. A dead broker that holds replicas is "gone"."""
-    described, _ = await describe_with_gone_brokers(admin)
+    described, _ = await describe_with_departed_brokers(admin)
     return Cluster.model_validate(described)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tidelog.client.explaining import DEFAULT_TIMEOUT_MS
+from tidelog.client.cluster_explainer import DEFAULT_TIMEOUT_MS
 from tidelog.inspection.model import LEAST_ANSWER_MS, Scope
 from tidelog_admin_api.bodies.explanations import Explanation, explanation
 from tidelog_admin_api.dependencies import AskExplains

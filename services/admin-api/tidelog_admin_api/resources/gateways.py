@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from fastapi import APIRouter
 
-from tidelog.inspection.gateways import known_gateways, state_of
+from tidelog.inspection.gateway_reports import known_gateways, state_of
 from tidelog.inspection.model import StateRequest
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.gateways import AnnouncedGateway, GatewayPage

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from tidelog.inspection.gateways import GATEWAY_STATES, AnnouncedGateway, state_of
+from tidelog.inspection.gateway_reports import GATEWAY_STATES, AnnouncedGateway, state_of
 from tidelog.inspection.model import BrokerBacklog
 from tidelog_controller.metrics.cluster_figures import ClusterFigures, tell_cluster
 from tidelog_controller.state.context import Context

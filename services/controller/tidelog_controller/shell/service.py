@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.controllers import WaitingController
-from tidelog.inspection.gateways import AnnouncedGateway, GatewayAnnouncement
+from tidelog.inspection.gateway_reports import AnnouncedGateway, GatewayAnnouncement
 from tidelog.inspection.model import (
     ControllerState,
     ServiceState,

@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import StateRequest
-from tidelog.inspection.pressures import ControllerPressure
+from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.core import description
 from tidelog_controller.requests import operation_admin

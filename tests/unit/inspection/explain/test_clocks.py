@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain.clocks import MAX_OWN_TIME_MS, MAX_SKEW_MS
-from tidelog.inspection.explain.observed import ReadClock
+from tidelog.inspection.explain.observation import ReadClock
 from tidelog.inspection.model import ClockDoubt, Finding, HeardClock, RejectedRequests
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 

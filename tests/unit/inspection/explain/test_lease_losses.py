@@ -10,7 +10,7 @@ import pytest
 from tidelog.inspection.broker_links import LeaseEnds
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import RecentElections, StoreHealth
-from tidelog.inspection.pressures import BrokerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 
 WINDOW_MS = 120_000

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import RejectedStart
-from tidelog.inspection.pressures import BrokerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.clock import SystemClock
-from tidelog.client.explaining import Explainer, NobodyAnswersError
+from tidelog.client.cluster_explainer import Explainer, NoServiceAnswersError
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.errors import ErrorCode, TidelogError, UnknownBrokerError
-from tidelog.inspection.explain import Listening, Observed
+from tidelog.inspection.explain import Listening, Observation
 from tidelog.inspection.model import (
     LEAST_ANSWER_MS,
     NOT_KNOWN,
@@ -46,12 +46,12 @@ def services_of(cluster: DescribedCluster) -> DescribedServices:
 
 async def observe(
     services: DescribedServices, *addresses: str, scope: Scope = CLUSTER, timeout_ms: int = 1_000
-) -> Observed:
+) -> Observation:
     explainer = Explainer(SystemClock(), services.connect, services.dial)
     return await explainer.observe(addresses or (address(1),), scope, timeout_ms)
 
 
-def names(observed: Observed) -> list[str]:
+def names(observed: Observation) -> list[str]:
     return [f"{state.role}-{state.id}" for state in observed.states]
 
 
@@ -254,7 +254,7 @@ async def test_no_answer_at_all_is_an_error_that_names_all_addresses(
 ) -> None:
     services = services_of(cluster)
     services.states.clear()
-    with pytest.raises(NobodyAnswersError, match=r"127\.0\.0\.1:7501 refuses connections"):
+    with pytest.raises(NoServiceAnswersError, match=r"127\.0\.0\.1:7501 refuses connections"):
         await observe(services)
     assert services.open_connections == 0
 

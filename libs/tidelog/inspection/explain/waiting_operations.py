@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.formatting import brokers
 from tidelog.inspection.explain.replicas import why_broker_does_nothing
-from tidelog.inspection.explain.words import brokers
 from tidelog.inspection.model import Finding, StandingOperation
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Causes that end by themselves.
 _GOES_ON = frozenset({causes.BROKER_STARTING, causes.COMMAND_BACKLOG})
@@ -19,7 +19,7 @@ _GOES_ON = frozenset({causes.BROKER_STARTING, causes.COMMAND_BACKLOG})
 def waiting(view: ClusterView) -> Iterator[Finding]:
     """Yields operations that wait for a broker, for a leader, or for their turn. An operation with
     active moves and others behind them is not reported."""
-    for operation in view.reign.operations if view.reign else ():
+    for operation in view.controller_state.operations if view.controller_state else ():
         if operation.cancelling or not operation.moves_waiting:
             continue
         if operation.not_ready:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidelog.caller_limits import LimitedClient
-from tidelog.inspection.pressures import ResourcePressure
+from tidelog.inspection.resource_pressures import ResourcePressure
 
 ANNOUNCE_INTERVAL_MS = 2_000
 # Several announcements in a row may be late when a controller or the gateway is busy.

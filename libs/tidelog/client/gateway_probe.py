@@ -10,7 +10,7 @@ from tidelog.client.connections import InspectConnections
 from tidelog.client.tcp_dial import dial
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.gateways import AnnouncedGateway, is_loopback, known_gateways
+from tidelog.inspection.gateway_reports import AnnouncedGateway, is_loopback, known_gateways
 from tidelog.inspection.model import ServiceState, StateRequest
 from tidelog.rpc.inspect_codec import from_wire, to_wire
 from tidelog.rpc.status import UnreachableError

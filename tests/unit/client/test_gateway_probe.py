@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
-from tidelog.client import gateways
-from tidelog.client.gateways import dial_gateway
+from tidelog.client import gateway_probe
+from tidelog.client.gateway_probe import dial_gateway
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.gateway_reports import AnnouncedGateway
 
 
 def at(address: str, host: str = "") -> AnnouncedGateway:
@@ -29,7 +29,7 @@ async def test_a_gateway_that_answers_http_is_busy() -> None:
 
 
 async def test_a_paused_gateway_accepts_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateways, "DIAL_GATEWAY_MS", 200)
+    monkeypatch.setattr(gateway_probe, "DIAL_GATEWAY_MS", 200)
     # The kernel does the same for a stopped process.
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]

@@ -11,9 +11,9 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.spark.batch_reader import BatchReader
+from tidelog.spark.boundary_epochs import with_boundary_epochs
 from tidelog.spark.columns import schema_of
 from tidelog.spark.data_loss import DataLossError
-from tidelog.spark.edge_epochs import with_edge_epochs
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import OffsetRange, split
 from tidelog.spark.stream_offsets import ReadTo
@@ -50,7 +50,7 @@ def parts_of(partition: TopicPartition, start: ReadTo, end: ReadTo) -> list[Offs
 async def test_every_edge_has_the_epoch_of_the_record_before_it(gone: int) -> None:
     log = Log(gone)
     first, last = parts_of(SEA, ReadTo(0), ReadTo(1_000)), parts_of(LAND, ReadTo(0), ReadTo(400))
-    found = await with_edge_epochs([*first, *last], log)
+    found = await with_boundary_epochs([*first, *last], log)
     assert [part.end for part in found] == [
         ReadTo(part.end.offset, log.epoch(part.end.offset)) for part in [*first, *last]
     ]
@@ -60,7 +60,7 @@ async def test_every_edge_has_the_epoch_of_the_record_before_it(gone: int) -> No
 
 async def test_within_one_epoch_no_broker_is_queried() -> None:
     log = Log()
-    found = await with_edge_epochs(parts_of(SEA, ReadTo(301, 3), ReadTo(399, 3)), log)
+    found = await with_boundary_epochs(parts_of(SEA, ReadTo(301, 3), ReadTo(399, 3)), log)
     assert {part.start.leader_epoch for part in found} == {3}
     assert log.questions == 0
 
@@ -68,7 +68,7 @@ async def test_within_one_epoch_no_broker_is_queried() -> None:
 async def test_deleted_offsets_are_left_to_their_task() -> None:
     gone = TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")
     parts = parts_of(SEA, ReadTo(0), ReadTo(100))
-    assert await with_edge_epochs(parts, Log(error=gone)) == parts
+    assert await with_boundary_epochs(parts, Log(error=gone)) == parts
 
 
 @pytest.mark.rule("tasks-detect-changed-logs")

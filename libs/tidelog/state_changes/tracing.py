@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.state_changes.causal_order import in_causal_order
-from tidelog.state_changes.change_life import BEGUN, ENDED, ChangeLife, Part
+from tidelog.state_changes.change_trace import ENDED, STARTED, ChangeTrace, Part
 from tidelog.state_changes.event import (
     NO_BROKER,
     NO_PARTITION,
@@ -22,7 +22,7 @@ from tidelog.state_changes.event import (
     StateChange,
 )
 from tidelog.state_changes.gaps import Memories, with_gaps
-from tidelog.state_changes.grouping import TOPIC_KINDS, of_one_change
+from tidelog.state_changes.grouping import TOPIC_KINDS, group_by_change
 
 # A partition's trace includes events of brokers, controllers and the store from this time before
 # its first event: the longest lease is a minute.
@@ -109,26 +109,26 @@ class TraceScope(NamedTuple):
 
 def trace(
     events: Iterable[StateChange], scope: TraceScope, memories: Memories | None = None
-) -> list[ChangeLife]:
+) -> list[ChangeTrace]:
     """Returns the changes of a scope in causal order; empty: no service reports any. `memories`: as
     for `with_gaps`."""
-    return lives_of(relevant(events, scope), memories)
+    return traces_of(relevant(events, scope), memories)
 
 
 def relevant(events: Iterable[StateChange], scope: TraceScope) -> list[StateChange]:
     """Returns the events of the scope itself, and those of the brokers and controllers that carried
     them out, from shortly before the first one on."""
-    told = _without_repetitions(events)
-    own = [change for change in told if scope.includes(change)]
+    event = _without_repetitions(events)
+    own = [change for change in event if scope.includes(change)]
     if not scope.topic:
-        return [c for c in told if c.time_ms >= scope.since_ms]
+        return [c for c in event if c.time_ms >= scope.since_ms]
     if not own:
         return []
     brokers = {broker for change in own for broker in _brokers_in(change)}
     begin_ms = max(scope.since_ms, min(c.time_ms for c in own) - CAUSE_WINDOW_MS)
     cluster = [
         change
-        for change in told
+        for change in event
         if not change.topic and change.time_ms >= begin_ms and _touches(change, brokers)
     ]
     return own + cluster
@@ -138,10 +138,10 @@ class Involved:
     """Selects new events: those of the scope, and those of the brokers and controllers that carried
     out earlier events of the scope."""
 
-    def __init__(self, scope: TraceScope, told: Iterable[StateChange]) -> None:
+    def __init__(self, scope: TraceScope, event: Iterable[StateChange]) -> None:
         self._scope = scope
         self._brokers: set[int] = set()
-        for change in told:
+        for change in event:
             self.takes(change)
 
     def takes(self, change: StateChange) -> bool:
@@ -153,10 +153,10 @@ class Involved:
         return not self._scope.topic or _touches(change, self._brokers)
 
 
-def lives_of(events: Iterable[StateChange], memories: Memories | None = None) -> list[ChangeLife]:
+def traces_of(events: Iterable[StateChange], memories: Memories | None = None) -> list[ChangeTrace]:
     """Returns the changes with their stages, in causal order."""
-    groups = of_one_change(_without_repetitions(events))
-    return with_gaps(in_causal_order([_life(stages) for stages in groups]), memories)
+    groups = group_by_change(_without_repetitions(events))
+    return with_gaps(in_causal_order([_trace_of(stages) for stages in groups]), memories)
 
 
 def _without_repetitions(events: Iterable[StateChange]) -> list[StateChange]:
@@ -191,48 +191,50 @@ def _touches(change: StateChange, brokers: set[int]) -> bool:
     return role == "controller" or (number.isdecimal() and int(number) in brokers)
 
 
-def _life(stages: Sequence[StateChange]) -> ChangeLife:
-    late = _late_lives(stages)
+def _trace_of(stages: Sequence[StateChange]) -> ChangeTrace:
+    late = _late_incarnations(stages)
     # Each late incarnation of a broker has parts of its own.
     shares: dict[tuple[Kind, int, int], list[StateChange]] = {}
-    for told in stages:
-        late_epoch = told.broker_epoch if (told.broker, told.broker_epoch) in late else NO_REVISION
-        shares.setdefault((told.kind, told.broker, late_epoch), []).append(told)
+    for event in stages:
+        late_epoch = (
+            event.broker_epoch if (event.broker, event.broker_epoch) in late else NO_REVISION
+        )
+        shares.setdefault((event.kind, event.broker, late_epoch), []).append(event)
     parts = [
         Part(kind, broker, tuple(sorted(share, key=_stage_order)), late_epoch != NO_REVISION)
         for (kind, broker, late_epoch), share in shares.items()
     ]
-    _put_in_order(parts)
+    _sort_parts(parts)
     headline = _headline(parts)
-    return ChangeLife(
+    return ChangeTrace(
         # A controller that ends a change which its predecessor began does not know the id.
-        headline.change_id or next((told.change_id for told in stages if told.change_id), ""),
+        headline.change_id or next((event.change_id for event in stages if event.change_id), ""),
         headline,
         _cause(parts[0]),
         tuple(parts),
-        min(_requested_ms(told) for told in stages),
+        min(_requested_ms(event) for event in stages),
         _revision(parts),
     )
 
 
-def _late_lives(stages: Sequence[StateChange]) -> set[tuple[int, int]]:
+def _late_incarnations(stages: Sequence[StateChange]) -> set[tuple[int, int]]:
     """Returns brokers and epochs to which only a full state delivered the change. A broker that
     returns gets all decisions of the meantime in that way. If the change was requested from the
     broker by a full state, it was commanded, and is not late."""
     commanded = {
-        (told.broker, told.broker_epoch)
-        for told in stages
-        if told.stage in (Stage.REQUESTED, Stage.ACKNOWLEDGED)
+        (event.broker, event.broker_epoch)
+        for event in stages
+        if event.stage in (Stage.REQUESTED, Stage.ACKNOWLEDGED)
     }
     named = {
-        (told.broker, told.broker_epoch)
-        for told in stages
-        if told.cause is Cause.FULL_STATE and told.broker_epoch != NO_REVISION
+        (event.broker, event.broker_epoch)
+        for event in stages
+        if event.cause is Cause.FULL_STATE and event.broker_epoch != NO_REVISION
     }
     return named - commanded
 
 
-def _put_in_order(parts: list[Part]) -> None:
+def _sort_parts(parts: list[Part]) -> None:
     """Sorts parts: the key first, because nothing is sent before the store has it. The parts of a
     replica stay together. Replicas are in the order of their first event; of simultaneous ones
     the leader is first. Commanded parts precede their consequences, and late parts come last."""
@@ -248,47 +250,47 @@ def _put_in_order(parts: list[Part]) -> None:
             began[part.is_late, part.broker],
             part.broker not in leaders,
             part.broker,
-            not part.has(*BEGUN),
+            not part.has(*STARTED),
             _KIND_ORDER[part.kind],
         )
     )
 
 
-def _stage_order(told: StateChange) -> tuple[int, int]:
-    return _STAGE_ORDER[told.stage], told.time_ms
+def _stage_order(event: StateChange) -> tuple[int, int]:
+    return _STAGE_ORDER[event.stage], event.time_ms
 
 
-def _requested_ms(told: StateChange) -> int:
-    known = told.duration_ms != UNKNOWN_DURATION
-    return told.time_ms - told.duration_ms if known else told.time_ms
+def _requested_ms(event: StateChange) -> int:
+    known = event.duration_ms != UNKNOWN_DURATION
+    return event.time_ms - event.duration_ms if known else event.time_ms
 
 
 def _headline(parts: Sequence[Part]) -> StateChange:
     """Returns the event of the key rather than of a replica, and the end rather than the request,
     because only the end has the revision."""
     stages = parts[0].stages
-    return next((told for told in reversed(stages) if told.stage in ENDED), stages[0])
+    return next((event for event in reversed(stages) if event.stage in ENDED), stages[0])
 
 
 def _cause(part: Part) -> Cause:
     """Returns the cause of the request or of the execution. The cause of a failure belongs to that
     stage alone. A part that was only ignored is a fact with a cause."""
-    own = (told.cause for told in part.stages if told.stage not in (Stage.FAILED, Stage.IGNORED))
-    if not part.has(*BEGUN, Stage.COMPLETED, Stage.ACKNOWLEDGED, Stage.FAILED):
-        own = (told.cause for told in part.stages)
+    own = (event.cause for event in part.stages if event.stage not in (Stage.FAILED, Stage.IGNORED))
+    if not part.has(*STARTED, Stage.COMPLETED, Stage.ACKNOWLEDGED, Stage.FAILED):
+        own = (event.cause for event in part.stages)
     return next((cause for cause in own if cause is not Cause.NONE), Cause.NONE)
 
 
 def _revision(parts: Sequence[Part]) -> int:
     """Returns the revision of the write, from the service that wrote the key, else from replicas. A
     request has an earlier revision, and a replica that ignored the change has the one it knew."""
-    of_key = [told for part in parts if part.broker == NO_BROKER for told in part.stages]
-    written = [told.revision for told in of_key if told.stage is Stage.COMPLETED]
+    of_key = [event for part in parts if part.broker == NO_BROKER for event in part.stages]
+    written = [event.revision for event in of_key if event.stage is Stage.COMPLETED]
     carried_out = [
-        told.revision
+        event.revision
         for part in parts
-        for told in part.stages
-        if told.stage is not Stage.IGNORED and (part.broker != NO_BROKER or not written)
+        for event in part.stages
+        if event.stage is not Stage.IGNORED and (part.broker != NO_BROKER or not written)
     ]
     known = [revision for revision in written or carried_out if revision != NO_REVISION]
     return min(known, default=NO_REVISION)

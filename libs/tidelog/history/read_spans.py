@@ -29,7 +29,7 @@ class ReadSpan:
         self.reached[leader_epoch] = (lowest, highest)
 
 
-class ReadPast:
+class ReadSpans:
     """The offsets that clients have read past.
 
     A client that received a record has read past the records before it in that log. If the record

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 
 from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire
-from tidelog.state_changes.change_life import ChangeLife, Gap
+from tidelog.state_changes.change_trace import ChangeTrace, Gap
 from tidelog.state_changes.event import NO_PARTITION, Cause, Change, Kind, Stage, set_aside
-from tidelog.state_changes.life import (
+from tidelog.state_changes.topic import from_value, value_of
+from tidelog.state_changes.tracing import (
     CAUSE_WINDOW_MS,
     Involved,
     TraceScope,
     trace,
 )
-from tidelog.state_changes.topic import from_value, value_of
 from unit.state_changes.planted import (
     BEGAN_MS,
     ELECTION,
@@ -27,11 +27,11 @@ from unit.state_changes.planted import (
 SEA_0 = TraceScope("sea", 0)
 
 
-def _kinds(lives: list[ChangeLife]) -> list[Kind]:
+def _kinds(lives: list[ChangeTrace]) -> list[Kind]:
     return [each.headline.kind for each in lives]
 
 
-def _election(lives: list[ChangeLife]) -> ChangeLife:
+def _election(lives: list[ChangeTrace]) -> ChangeTrace:
     return next(each for each in lives if each.change_id == ELECTION.id)
 
 
@@ -100,7 +100,7 @@ def test_events_before_the_requested_time_are_omitted() -> None:
     assert _kinds(trace([*leader_death(), later], scope)) == [Kind.ISR_EXPAND]
 
 
-def _without(stage: Stage, broker: int) -> list[ChangeLife]:
+def _without(stage: Stage, broker: int) -> list[ChangeTrace]:
     kept = [e for e in leader_death() if (e.stage, e.broker) != (stage, broker)]
     return trace(kept, SEA_0)
 

@@ -12,7 +12,7 @@ from tidelog.rpc.trace_context import Metadata
 _Item = TypeVar("_Item")
 
 
-class Shipment(NamedTuple):
+class OutgoingBatch(NamedTuple):
     """Records of one batch.
 
     - `waiters`, `timestamps_ms`: one entry per record; empty if the batch has a single waiter.
@@ -29,7 +29,7 @@ class Shipment(NamedTuple):
     movable: Sequence[int] = ()
     trace_context: Metadata | None = None
 
-    def split(self) -> tuple[Shipment, Shipment | None]:
+    def split(self) -> tuple[OutgoingBatch, OutgoingBatch | None]:
         """Returns the records that may go to another partition, and the others, if there are any.
         The former keep the entire size of the batch in the buffer."""
         count = self.encoded.record_count
@@ -40,7 +40,7 @@ class Shipment(NamedTuple):
         moved = self._of(columns, self.movable)._replace(movable=range(len(self.movable)))
         return moved, self._of(columns, others)._replace(movable=(), size_bytes=0)
 
-    def _of(self, columns: Columns, places: Sequence[int]) -> Shipment:
+    def _of(self, columns: Columns, places: Sequence[int]) -> OutgoingBatch:
         encoded = encode_records(
             _picked(columns.values, places),
             _picked(columns.keys, places),

@@ -15,17 +15,17 @@ from tidelog.inspection.explain import (
     standbys,
 )
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
+from tidelog.inspection.explain.formatting import MAX_NAMED, brokers, listed, span
 from tidelog.inspection.explain.lost_packets import TO_SEE_LOSS
-from tidelog.inspection.explain.observed import BROKER, Listening, SilentService, name_of
+from tidelog.inspection.explain.observation import BROKER, Listening, SilentService, name_of
 from tidelog.inspection.explain.replicas import failure_of, not_asked, why_broker_does_nothing
-from tidelog.inspection.explain.roots import Following, effects
-from tidelog.inspection.explain.words import MAX_NAMED, brokers, listed, span
+from tidelog.inspection.explain.root_causes import Following, effects
 from tidelog.inspection.model import BrokerBacklog, Finding, ServiceState, WaitingDeletion
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 DELETION_WAITS_MIN_MS = 2_000
-_MAX_PENDING_TOLD = 3
+_MAX_PENDING_SHOWN = 3
 
 
 _TO_START_A_CONTROLLER = "Start a controller; one that runs and is not elected says why in its log."
@@ -37,7 +37,7 @@ _TO_RESUME_A_CONTROLLER = (
 
 
 def no_controller(view: ClusterView) -> Iterator[Finding]:
-    if view.active is not None or (view.nobody_has_read and not view.silent_controllers()):
+    if view.active is not None or (view.metadata_unread and not view.silent_controllers()):
         return
     named = view.named_active()
     silent = {service.address: service for service in view.observed.silent}
@@ -55,9 +55,9 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         for service in view.silent_controllers()
         if service.address not in named
     ]
-    tellers = sorted({name_of(state) for state in view.observed.tellers if state.broker})
-    if not named and tellers:
-        told_by = ", ".join(tellers[:MAX_NAMED])
+    reporters = sorted({name_of(state) for state in view.observed.reporters if state.broker})
+    if not named and reporters:
+        told_by = ", ".join(reporters[:MAX_NAMED])
         evidence.append(f"no controller is registered as active, by the word of {told_by}")
     evidence += standbys.faults_of_missing(view)
     because = tuple(
@@ -65,7 +65,7 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         for service in view.silent_controllers()
         if (root := service_pressures.root_of(view, service))
     )
-    if view.everybody_lost_store():
+    if view.store_lost_by_all():
         because = (str(view.lost_store_root),)
     cause, severity, summary, next_step = _without_controller(
         [silent[address] for address in named if address in silent], view.silent_controllers()
@@ -78,7 +78,7 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         summary,
         tuple(evidence),
         "The controllers stand for election by themselves once the metadata store takes changes."
-        if view.everybody_lost_store()
+        if view.store_lost_by_all()
         else f"See {listed(because)}. {next_step}"
         if because
         else next_step,
@@ -104,7 +104,7 @@ def _without_controller(
     """Returns cause, severity, summary and next step.
 
     `silent` are the controllers that the store names as active; they are assessed as in
-    `ClusterView.nobody_reigns`. If it names none, all controllers that ran lately count.
+    `ClusterView.has_no_controller`. If it names none, all controllers that ran lately count.
     """
     listening = {service.listening for service in silent}
     nobody = "nobody elects leaders, creates or deletes topics"
@@ -153,7 +153,7 @@ def _without_controller(
     return causes.NO_CONTROLLER, causes.CRITICAL, summary, next_step
 
 
-def nobody_tells(view: ClusterView) -> Iterator[Finding]:
+def no_report(view: ClusterView) -> Iterator[Finding]:
     """Reports services that are alive and did not answer in time. Brokers, and the active
     controller, are left out: they have findings of their own."""
     named = view.named_active()
@@ -210,7 +210,7 @@ def _follows_from_replicas(view: ClusterView, backlog: BrokerBacklog) -> bool:
 
 def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) -> Finding:
     broker_id, root = backlog.broker_id, backlogs.root_of(backlog)
-    evidence = _told_of(view, backlog)
+    evidence = _evidence_of(view, backlog)
     reason = why_broker_does_nothing(view, broker_id)
     if reason is None and broker_id in view.brokers:
         evidence.append(f"broker-{broker_id} answers questions: it lives")
@@ -261,7 +261,7 @@ def _pace(backlog: BrokerBacklog) -> str:
     return f", {a_second:,} a second" if a_second else ""
 
 
-def _told_of(view: ClusterView, backlog: BrokerBacklog) -> list[str]:
+def _evidence_of(view: ClusterView, backlog: BrokerBacklog) -> list[str]:
     assert view.active is not None
     evidence = [
         f"{name_of(view.active)} says: broker {backlog.broker_id}, in life "
@@ -276,7 +276,7 @@ def _told_of(view: ClusterView, backlog: BrokerBacklog) -> list[str]:
         )
     if backlog.problem:
         evidence.append(f'its last command failed: "{backlog.problem}"')
-    for pending in backlog.first[:_MAX_PENDING_TOLD]:
+    for pending in backlog.first[:_MAX_PENDING_SHOWN]:
         refused = f', refused: "{pending.problem}"' if pending.problem else ""
         known = pending.acknowledged_revision
         evidence.append(
@@ -296,7 +296,7 @@ def _revisions(backlog: BrokerBacklog) -> str:
 
 
 def deletions(view: ClusterView) -> Iterator[Finding]:
-    for deletion in view.reign.deletions if view.reign else ():
+    for deletion in view.controller_state.deletions if view.controller_state else ():
         if deletion.waiting_ms >= DELETION_WAITS_MIN_MS and deletion.brokers:
             yield _deletion(view, deletion)
 
@@ -368,7 +368,7 @@ def _why_not_deleted(view: ClusterView, deletion: WaitingDeletion, broker_id: in
         starts = reason.root.cause == causes.BROKER_STARTING
         how = _How.AT_WORK if starts else _How.AWAY
         return _Wait(broker_id, how, f"{who} {reason.words}", reason.root)
-    if view.life(broker_id) is Life.BUSY:
+    if view.liveness(broker_id) is Liveness.BUSY:
         busy = not_asked(view, broker_id)
         return _Wait(broker_id, _How.AT_WORK, f"{who} {busy.words}", busy.root)
     backlog = backlogs.pending_of(view, broker_id)

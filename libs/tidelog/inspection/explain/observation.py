@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.model import (
     NOT_KNOWN,
     PartitionKeyState,
@@ -85,14 +85,14 @@ _WHOLE_CLUSTER = Scope()
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class Observation:
     """The answers of all services.
 
     - `metadata`: partitions beside those that the active controller reports by default: those with
       silent brokers in their ISRs, or, without a controller, those that a broker has read in the
       store.
     - `earlier`: previous states of some services, `earlier_ms` before `states`.
-    - `glimpses`: short states of some busy services of `silent`: the services that they know and
+    - `short_states`: of some busy services of `silent`: the services that they know and
       the state of the store, without replicas and partitions.
     - `clocks`: clocks of the services that answered.
     """
@@ -103,14 +103,14 @@ class Observed:
     metadata: Sequence[PartitionKeyState] = ()
     earlier: Sequence[ServiceState] = ()
     earlier_ms: int = 0
-    glimpses: Sequence[ServiceState] = ()
+    short_states: Sequence[ServiceState] = ()
     silent_gateways: Sequence[SilentGateway] = ()
     clocks: Sequence[ReadClock] = ()
 
     @property
-    def tellers(self) -> Sequence[ServiceState]:
+    def reporters(self) -> Sequence[ServiceState]:
         """All services that reported anything."""
-        return (*self.states, *self.glimpses)
+        return (*self.states, *self.short_states)
 
 
 def name_of(state: ServiceState) -> str:

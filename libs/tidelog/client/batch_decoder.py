@@ -10,19 +10,19 @@ import asyncio
 
 from tidelog.client.assigned_partition import Assigned
 from tidelog.client.delivery import mark_seen
+from tidelog.client.fetch_collector import FetchCollector
 from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
-from tidelog.client.record_taking import RecordTaking
 from tidelog.errors import TidelogError
 
 
-class BatchOpening:
+class BatchDecoder:
     """Opens the batches of one consumer.
 
     `room`: shared by the consumers of one event loop. It bounds how many costly batches they hold
     together. Each consumer takes one place before it opens its first costly batch, and keeps it
     until `stop`."""
 
-    def __init__(self, taking: RecordTaking, room: asyncio.Semaphore | None = None) -> None:
+    def __init__(self, taking: FetchCollector, room: asyncio.Semaphore | None = None) -> None:
         self._taking = taking
         self._room = room
         self._has_place = False

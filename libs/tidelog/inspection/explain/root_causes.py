@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.inspection.explain import (
+    broker_pressures,
     causes,
     cut_offs,
     disk_room,
     limited_clients,
     lost_packets,
     next_steps,
-    pressures,
     service_pressures,
     starts,
 )
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import FAULT, UNFINISHED, ClusterView
+from tidelog.inspection.explain.formatting import MAX_NAMED, ago, listed, since, span
 from tidelog.inspection.explain.lost_packets import TO_SEE_LOSS
-from tidelog.inspection.explain.observed import Listening, name_of
-from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, since, span
+from tidelog.inspection.explain.observation import Listening, name_of
 from tidelog.inspection.model import Finding, RejectedStart
 from tidelog.model import TopicPartition
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Lines about single partitions in a finding about many.
 MAX_DESCRIBED = 3
@@ -79,7 +79,7 @@ _NEXT_STEP = {
     causes.DISK_ERROR: "Look at the kernel's log of its machine. Stop broker {broker}, repair the "
     "disk and mount it writable, and start the broker: its replicas are copied from their leaders "
     "by themselves. On a new, empty disk start it with --replace-directory{directory}.",
-    **pressures.NEXT_STEP,
+    **broker_pressures.NEXT_STEP,
     causes.REPLICA_REJECTS: "Check the disk of its leader: tidelog brokers scrub {leaders}. Where "
     "it is sound, check the network between the two; broker {broker} fetches again by itself, and "
     "stays out of the ISR until then. If nothing helps, move the replica away and back, so that it "
@@ -149,9 +149,9 @@ def following(symptoms: Sequence[Symptom]) -> Following:
     return found
 
 
-def told_here(root: Root) -> bool:
+def is_reported_as_root(root: Root) -> bool:
     """Whether this module reports the root; other roots have findings elsewhere."""
-    return root.cause in _SUMMARY or pressures.is_pressure(root)
+    return root.cause in _SUMMARY or broker_pressures.is_pressure(root)
 
 
 def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> Finding:
@@ -237,7 +237,7 @@ def _own_word(view: ClusterView, root: Root) -> RejectedStart | None:
 
 _OWN_SUMMARY: Mapping[str, Callable[[ClusterView, Root], str]] = {
     causes.BROKER_CUT_OFF: cut_offs.summary,
-    **dict.fromkeys(pressures.NEXT_STEP, pressures.summary),
+    **dict.fromkeys(broker_pressures.NEXT_STEP, broker_pressures.summary),
 }
 
 
@@ -248,7 +248,7 @@ def _summary(view: ClusterView, root: Root) -> str:
     left = _own_word(view, root)
     if left is not None:
         return _by_own_word(view, root, left)
-    if pressures.at_death(view, root) is not None:
+    if broker_pressures.at_death(view, root) is not None:
         return f"{said}{_memory_at_death(view, root)}"
     if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
         said = f"broker {root.broker} has no inodes left on its disk"
@@ -273,7 +273,7 @@ def _unreachable(view: ClusterView, root: Root, said: str) -> str:
         assert silent is not None
         return f"{said} at {silent.address}, which it advertises, though it answers elsewhere"
     errs = silent is not None and silent.listening is Listening.ERRS
-    if errs or view.lives_by_word_of_others(root.broker):
+    if errs or view.is_alive_by_peers(root.broker):
         return f"{said}, and lives"
     if view.links.stands(root.broker):
         return f"{said}; the active controller has a connection to it"
@@ -281,7 +281,7 @@ def _unreachable(view: ClusterView, root: Root, said: str) -> str:
 
 
 def _memory_at_death(view: ClusterView, root: Root) -> str:
-    memory = pressures.at_death(view, root)
+    memory = broker_pressures.at_death(view, root)
     if memory is None:
         return ""
     percent = memory.used * 100 // max(1, memory.limit)
@@ -316,10 +316,10 @@ def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
     waits = is_start or root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
     found: list[Root] = []
     # A starting broker may still wait for its first answer.
-    store_lost = view.cannot_write_store(root.broker) or (is_start and view.everybody_lost_store())
+    store_lost = view.cannot_write_store(root.broker) or (is_start and view.store_lost_by_all())
     if waits and store_lost:
         found.append(view.store_root(root.broker))
-    if is_start and view.nobody_reigns:
+    if is_start and view.has_no_controller:
         found.append(Root(causes.NO_CONTROLLER))
     waits_for_states = is_start and starts.waits_for_states(view, root.broker)
     short = service_pressures.root_of_active(view) if waits_for_states else ""
@@ -334,12 +334,12 @@ def _next_step(
     view: ClusterView, root: Root, because: Sequence[str], names: Sequence[TopicPartition]
 ) -> str:
     """`names`: the affected partitions."""
-    lacking = next_steps.of_a_new_life(
-        root, store_away=view.everybody_lost_store(), has_controller=not view.nobody_reigns
+    lacking = next_steps.of_restarted_broker(
+        root, store_unreachable=view.store_lost_by_all(), has_controller=not view.has_no_controller
     )
     if lacking is not None:
         return lacking
-    if pressures.at_death(view, root) is not None:
+    if broker_pressures.at_death(view, root) is not None:
         return (
             f"Raise the memory limit of broker {root.broker} (ulimit -v, or its container's), "
             "and start it. It catches up and rejoins every ISR by itself."
@@ -388,7 +388,7 @@ def _subject(names: Sequence[TopicPartition]) -> tuple[str, int]:
 def _severity(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> str:
     """Returns the worst severity of the effects; without effects, that of the root itself. If the
     effects are unknown, it is a warning."""
-    if not follows and view.nobody_has_read:
+    if not follows and view.metadata_unread:
         return causes.WARNING
     if not follows:
         return _MILD.get(root.cause, causes.WARNING)
@@ -398,17 +398,17 @@ def _severity(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Re
 def _about_broker(view: ClusterView, root: Root) -> list[str]:
     broker_id = root.broker
     evidence: list[str] = []
-    if pressures.is_pressure(root):
-        evidence.append(pressures.evidence(view, root))
+    if broker_pressures.is_pressure(root):
+        evidence.append(broker_pressures.evidence(view, root))
     if root.cause == causes.MANY_CONNECTIONS:
         evidence += limited_clients.of_many_connections(view, broker_id)
-    if pressures.at_death(view, root) is not None:
+    if broker_pressures.at_death(view, root) is not None:
         memory = Root(causes.MEMORY_SHORT, broker_id)
-        evidence.append(pressures.evidence(view, memory))
+        evidence.append(broker_pressures.evidence(view, memory))
     departure = view.departures.get(broker_id)
-    if departure is not None and view.registry.teller is not None:
+    if departure is not None and view.registry.reporter is not None:
         evidence.append(
-            f"{name_of(view.registry.teller)} says: its life {departure.broker_epoch} ended "
+            f"{name_of(view.registry.reporter)} says: its life {departure.broker_epoch} ended "
             f"{ago(departure.at_ms, view.now_ms())}: {departure.cause}"
         )
     left = _own_word(view, root)
@@ -468,14 +468,14 @@ _LIVES_OR_NOT = _ENDED | frozenset(
 
 def _registration(view: ClusterView, broker_id: int) -> str:
     registry = view.registry
-    if registry.teller is None:
+    if registry.reporter is None:
         return "nobody can say whether it is registered"
-    teller = name_of(registry.teller)
+    reporter = name_of(registry.reporter)
     old = "" if registry.store_answers else ", which cannot see the metadata store now"
     registered = registry.brokers.get(broker_id)
     if registered is None:
-        return f"it has no registration, says {teller}{old}"
+        return f"it has no registration, says {reporter}{old}"
     return (
         f"it is registered in life {registered.broker_epoch} at {registered.address} "
-        f"({registered.state}), says {teller}{old}"
+        f"({registered.state}), says {reporter}{old}"
     )

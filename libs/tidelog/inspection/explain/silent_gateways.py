@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.inspection.explain import causes, pressures
+from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import Listening, SilentGateway, name_of
-from tidelog.inspection.explain.words import clock_time, listed, span
-from tidelog.inspection.gateways import (
+from tidelog.inspection.explain.formatting import clock_time, listed, span
+from tidelog.inspection.explain.observation import Listening, SilentGateway, name_of
+from tidelog.inspection.gateway_reports import (
     ALIVE,
     ANNOUNCE_INTERVAL_MS,
     GATEWAY_CUT_OFF_MS,
@@ -33,14 +33,14 @@ _WHERE_TO_LOOK = (
     "{start}"
 )
 # The state of a gateway, by the result of probing its address.
-_STANDS_STILL = "stands still: it takes connections and answers nothing"
+_PAUSED = "stands still: it takes connections and answers nothing"
 _HAS_ENDED = "has ended without being stopped in order: its address refuses connections"
 _CUT_OFF = "is cut off from the controllers, though it answers HTTP: no controller hears it"
 _OUT_OF_REACH = "is dead or cut off: its address does not react to connections"
 _NO_NAME = "is dead or cut off: its address does not resolve"
 _NOT_ASKED = "is dead, stopped or cut off: its address cannot be reached from other machines"
 _STATES = {
-    Listening.ACCEPTS: _STANDS_STILL,
+    Listening.ACCEPTS: _PAUSED,
     Listening.REFUSES: _HAS_ENDED,
     Listening.BUSY: _CUT_OFF,
     Listening.UNRESOLVED: _NO_NAME,
@@ -74,15 +74,19 @@ def _finding(view: ClusterView, each: SilentGateway, alive: list[AnnouncedGatewa
         answering = listed(f"{g.address} on {g.host}" for g in alive)
         evidence.append(f"announced lately: {answering}; clients of these are not affected")
     since = clock_time(view.now_ms() - gateway.last_heard_ms)
-    short = [p for p in gateway.pressures if p.resource in pressures.CAUSES]
+    short = [p for p in gateway.pressures if p.resource in broker_pressures.CAUSES]
     who = f"the gateway at {gateway.address} on {gateway.host}"
-    evidence += [pressures.reported(who, pressure, view.now_ms()) for pressure in short]
+    evidence += [broker_pressures.reported(who, pressure, view.now_ms()) for pressure in short]
     summary = f"{who} {state}; silent since {since} ({span(gateway.last_heard_ms)}); {effect}"
     steps = [_next_step(each)]
     if short:
-        said = [pressures.shortage(pressures.CAUSES[p.resource], "it", p) for p in short]
+        said = [
+            broker_pressures.shortage(broker_pressures.CAUSES[p.resource], "it", p) for p in short
+        ]
         summary += f"; when it was heard last: {listed(said)}"
-        steps = [pressures.next_step_of(pressures.CAUSES[p.resource], who) for p in short] + steps
+        steps = [
+            broker_pressures.next_step_of(broker_pressures.CAUSES[p.resource], who) for p in short
+        ] + steps
     return Finding(causes.GATEWAY_SILENT, causes.WARNING, summary, tuple(evidence), " ".join(steps))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.state_changes.change_life import ChangeLife, Gap
+from tidelog.state_changes.change_trace import ChangeTrace, Gap
 from tidelog.state_changes.event import NO_BROKER, Cause, Change, Kind, Stage, StateChange
 from tidelog.state_changes.gaps import Memories
-from tidelog.state_changes.life import TraceScope, trace
+from tidelog.state_changes.tracing import TraceScope, trace
 from unit.state_changes.planted import (
     BEGAN_MS,
     late_full_state,
@@ -18,7 +18,7 @@ SEA_0 = TraceScope("sea", 0)
 SHRINK = Change("b1-40-7", Cause.LAG_TIME, BEGAN_MS)
 
 
-def _timeline(events: list[StateChange], memories: Memories | None = None) -> ChangeLife:
+def _timeline(events: list[StateChange], memories: Memories | None = None) -> ChangeTrace:
     *_, timeline = trace(events, SEA_0, memories)
     return timeline
 

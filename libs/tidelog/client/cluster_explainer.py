@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from tidelog.client.clock import Clock
 from tidelog.client.connections import GrpcConnections
-from tidelog.client.gateways import DIAL_GATEWAY_MS, DialGateway, dial_gateway
+from tidelog.client.gateway_probe import DIAL_GATEWAY_MS, DialGateway, dial_gateway
 from tidelog.client.service_round import (
     PROBE_GRACE_MS,
     TIMES_IN_ALL,
@@ -33,14 +33,14 @@ from tidelog.client.tcp_dial import dial as tcp_dial
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import (
     Listening,
-    Observed,
+    Observation,
     SilentService,
     active_controller,
     explain,
 )
-from tidelog.inspection.explain.observed import BROKER, SilentGateway, name_of
-from tidelog.inspection.explain.replicas import had_all_lately
-from tidelog.inspection.gateways import SILENT, known_gateways, state_of
+from tidelog.inspection.explain.observation import BROKER, SilentGateway, name_of
+from tidelog.inspection.explain.replicas import was_caught_up_recently
+from tidelog.inspection.gateway_reports import SILENT, known_gateways, state_of
 from tidelog.inspection.model import (
     LEAST_ANSWER_MS,
     NOT_KNOWN,
@@ -64,7 +64,7 @@ MAX_METADATA_ATTEMPTS = 3
 # Maximum number of gateways to probe that no controller has heard lately.
 MAX_DIALED_GATEWAYS = 20
 
-_NOBODY_KNOWN: Mapping[str, Identity] = MappingProxyType({})
+_NONE_KNOWN: Mapping[str, Identity] = MappingProxyType({})
 
 
 def longest_ms(timeout_ms: int) -> int:
@@ -76,7 +76,7 @@ def longest_ms(timeout_ms: int) -> int:
     return TIMES_IN_ALL * timeout_ms + PROBE_GRACE_MS + max(after_ms, DIAL_GATEWAY_MS)
 
 
-class NobodyAnswersError(UnreachableError):
+class NoServiceAnswersError(UnreachableError):
     """No service answered at any known address."""
 
     def __init__(self, silent: Sequence[SilentService]) -> None:
@@ -109,14 +109,14 @@ class Explainer:
         scope: Scope,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         own: Describe | None = None,
-        known: Mapping[str, Identity] = _NOBODY_KNOWN,
+        known: Mapping[str, Identity] = _NONE_KNOWN,
     ) -> Explanation:
         """Returns the problems of the services that can be found through `addresses`.
 
         - `own`: describes the explaining service without a call; None: a client explains.
         - `known`: expected role and id of services, by address, in case they do not answer.
 
-        Raises `NobodyAnswersError`, and `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION,
+        Raises `NoServiceAnswersError`, and `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION,
         UNKNOWN_BROKER) if the topic, partition or broker does not exist."""
         observed = await self.observe(addresses, scope, timeout_ms, own, known)
         answered = [f"{name_of(state)} at {state.address}" for state in observed.states]
@@ -135,8 +135,8 @@ class Explainer:
         scope: Scope,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         own: Describe | None = None,
-        known: Mapping[str, Identity] = _NOBODY_KNOWN,
-    ) -> Observed:
+        known: Mapping[str, Identity] = _NONE_KNOWN,
+    ) -> Observation:
         connections = self._connect()
         request = StateRequest(scope.topic, scope.partition, only_unwell=not scope.topic)
         found = ServiceRound(self._clock, connections, self._dial, request, timeout_ms, own)
@@ -146,28 +146,28 @@ class Explainer:
         finally:
             await connections.close()
 
-    async def _observed(self, found: ServiceRound, scope: Scope) -> Observed:
+    async def _observed(self, found: ServiceRound, scope: Scope) -> Observation:
         states = sorted(found.states.values(), key=lambda state: (state.role, state.id))
         silent = found.silent_services()
         if not states and all(service.listening is not Listening.BUSY for service in silent):
-            raise NobodyAnswersError(silent)
+            raise NoServiceAnswersError(silent)
         if states and scope.broker is not None:
             _require_broker(found, scope.broker)
         dialing = asyncio.create_task(self._silent_gateways(states))
         try:
             metadata = await self._partitions(found, states, silent, scope)
-            earlier, states = await self._look_again(found, states)
+            earlier, states = await self._describe_again(found, states)
             silent_gateways = await dialing
         finally:
             dialing.cancel()
-        return Observed(
+        return Observation(
             states,
             silent,
             scope,
             metadata,
             earlier,
             RATE_SAMPLE_MS if earlier else 0,
-            found.glimpses(),
+            found.short_states(),
             silent_gateways,
             [found.clocks[identity] for identity in sorted(found.clocks)],
         )
@@ -190,8 +190,8 @@ class Explainer:
         From the active controller: partitions that have an unavailable broker in their ISR. If no
         controller answers, or it does not know the topic: the metadata of a broker."""
         active = active_controller(states)
-        if active is not None and _tells_of(active, scope):
-            gone = () if scope.topic else _gone_brokers(found, states, silent)
+        if active is not None and _reports_scope(active, scope):
+            gone = () if scope.topic else _departed_brokers(found, states, silent)
             told = await self._keys_with(found, active, gone) if gone else ()
             if told is not None:
                 return told
@@ -228,14 +228,14 @@ class Explainer:
             return None
         if state.controller is None or not state.controller.active:
             return None
-        before, now = _lives(active), _lives(state)
+        before, now = _epochs_of_registered(active), _epochs_of_registered(state)
         return tuple(
             key
             for key in state.controller.partitions
             if before.get(key.leader) == now.get(key.leader)
         )
 
-    async def _look_again(
+    async def _describe_again(
         self, found: ServiceRound, states: list[ServiceState]
     ) -> tuple[list[ServiceState], list[ServiceState]]:
         """Queries the leaders of lagging replicas again. Returns their earlier states, and all
@@ -265,13 +265,13 @@ class Explainer:
         ]
 
 
-def _lives(controller: ServiceState) -> dict[int, int]:
+def _epochs_of_registered(controller: ServiceState) -> dict[int, int]:
     """Returns the epochs of registered brokers, by id."""
     told = controller.controller.registered if controller.controller is not None else ()
     return {broker.broker_id: broker.broker_epoch for broker in told}
 
 
-def _gone_brokers(
+def _departed_brokers(
     found: ServiceRound, states: Sequence[ServiceState], silent: Sequence[SilentService]
 ) -> tuple[int, ...]:
     """Returns the ids of brokers that may be dead or stalled, and of those that are starting."""
@@ -285,7 +285,7 @@ def _gone_brokers(
     return tuple(sorted(gone))
 
 
-def _tells_of(active: ServiceState | None, scope: Scope) -> bool:
+def _reports_scope(active: ServiceState | None, scope: Scope) -> bool:
     """Returns whether an active controller reports the partitions in `scope`."""
     controller = None if active is None else active.controller
     if controller is None:
@@ -305,7 +305,7 @@ def _has_laggards(state: ServiceState) -> bool:
     return any(
         follower.log_end_offset >= 0
         and follower.lag_records > 0
-        and not had_all_lately(follower)
+        and not was_caught_up_recently(follower)
         and (not follower.in_isr or replica.leader.hw_stalled_ms > 0)
         for replica in replicas
         if replica.leader is not None

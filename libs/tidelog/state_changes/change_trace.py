@@ -14,7 +14,7 @@ from tidelog.state_changes.event import (
     StateChange,
 )
 
-BEGUN = (Stage.REQUESTED, Stage.RECEIVED)
+STARTED = (Stage.REQUESTED, Stage.RECEIVED)
 ENDED = (Stage.COMPLETED, Stage.FAILED, Stage.IGNORED)
 
 
@@ -32,11 +32,11 @@ class Part(NamedTuple):
     is_late: bool = False
 
     def has(self, *stages: Stage) -> bool:
-        return any(told.stage in stages for told in self.stages)
+        return any(event.stage in stages for event in self.stages)
 
     @property
     def revision(self) -> int:
-        return max(told.revision for told in self.stages)
+        return max(event.revision for event in self.stages)
 
 
 class Gap(NamedTuple):
@@ -55,7 +55,7 @@ class Gap(NamedTuple):
     forgotten_by: str = ""
 
 
-class ChangeLife(NamedTuple):
+class ChangeTrace(NamedTuple):
     """One change of one partition, or one event of a broker, a controller or the store.
 
     - `headline`: the event that describes the change best.
@@ -83,14 +83,16 @@ class ChangeLife(NamedTuple):
         own = tuple(
             part
             for part in self.parts
-            if not part.is_late and (part.broker == NO_BROKER or part.has(*BEGUN))
+            if not part.is_late and (part.broker == NO_BROKER or part.has(*STARTED))
         )
         return own or self.parts
 
     @property
     def took_ms(self) -> int:
         """Milliseconds until the parts for which the change was made were done."""
-        return max(self.since_requested_ms(told) for part in self.own_parts for told in part.stages)
+        return max(
+            self.since_requested_ms(event) for part in self.own_parts for event in part.stages
+        )
 
     @property
     def is_failed(self) -> bool:
@@ -104,7 +106,7 @@ class ChangeLife(NamedTuple):
     def unfinished(self) -> tuple[Gap, ...]:
         return tuple(gap for gap in self.gaps if not gap.overtaken_by and not gap.forgotten_by)
 
-    def since_requested_ms(self, told: StateChange) -> int:
-        if told.duration_ms != UNKNOWN_DURATION:
-            return told.duration_ms
-        return told.time_ms - self.began_ms
+    def since_requested_ms(self, event: StateChange) -> int:
+        if event.duration_ms != UNKNOWN_DURATION:
+            return event.duration_ms
+        return event.time_ms - self.began_ms

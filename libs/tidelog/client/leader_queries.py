@@ -11,26 +11,26 @@ from typing import TypeVar
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import MAX_POLL_MS, MIN_POLL_MS, ClusterMetadata
 from tidelog.client.connections import BrokerApi, Connections
-from tidelog.client.request_parts import ask_at_once, in_parts, partition_bytes
+from tidelog.client.request_parts import call_concurrently, in_parts, partition_bytes
 from tidelog.client.retry import Backoff, Leader, Route
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnreachableError
 
-_Told = TypeVar("_Told")
+_Answer = TypeVar("_Answer")
 
 # A partition does not exist if leaders and brokers have said so for this long.
 DENIED_MS = 10_000
 # Maximum number of partitions that an error names.
 MAX_NAMED = 10
 
-Asked = Sequence[tuple[TopicPartition, Leader]]
-Answers = list[tuple[TopicPartition, Leader, _Told | TidelogError]]
+LedPartitions = Sequence[tuple[TopicPartition, Leader]]
+LeaderAnswers = list[tuple[TopicPartition, Leader, _Answer | TidelogError]]
 # Sends the query to one leader; raises `UnreachableError` and `TidelogError`.
-Ask = Callable[[BrokerApi, Asked], Awaitable[Answers[_Told]]]
+LeaderQuery = Callable[[BrokerApi, LedPartitions], Awaitable[LeaderAnswers[_Answer]]]
 
 
-class LeaderAsker:
+class LeaderQueries:
     """Sends one query to the leaders of partitions.
 
     `field` of its methods: the full name of the repeated field that holds a request's partitions.
@@ -50,39 +50,49 @@ class LeaderAsker:
         self._backoff = backoff
         self._timeout_ms = timeout_ms
 
-    async def ask_all(
-        self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str, field: str
-    ) -> dict[TopicPartition, _Told]:
-        """Returns the answer for each partition. Raises the first `TidelogError` that `ask_each`
+    async def query_all(
+        self,
+        partitions: Iterable[TopicPartition],
+        query: LeaderQuery[_Answer],
+        answer_kind: str,
+        field: str,
+    ) -> dict[TopicPartition, _Answer]:
+        """Returns the answer for each partition. Raises the first `TidelogError` that `query_each`
         yields."""
-        found: dict[TopicPartition, _Told] = {}
-        async with contextlib.aclosing(self.ask_each(partitions, ask, wanted, field)) as outcomes:
+        found: dict[TopicPartition, _Answer] = {}
+        async with contextlib.aclosing(
+            self.query_each(partitions, query, answer_kind, field)
+        ) as outcomes:
             async for partition, outcome in outcomes:
                 if isinstance(outcome, TidelogError):
                     raise outcome
                 found[partition] = outcome
         return found
 
-    async def ask_each(
-        self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str, field: str
-    ) -> AsyncGenerator[tuple[TopicPartition, _Told | TidelogError]]:
+    async def query_each(
+        self,
+        partitions: Iterable[TopicPartition],
+        query: LeaderQuery[_Answer],
+        answer_kind: str,
+        field: str,
+    ) -> AsyncGenerator[tuple[TopicPartition, _Answer | TidelogError]]:
         """Yields the answer for each partition as it arrives, or its error:
 
         - an error that no retry can fix;
         - that the partition does not exist, once that was reported for DENIED_MS;
-        - REQUEST_TIMED_OUT after the timeout, with `wanted`, the kind of answer, in its message."""
+        - REQUEST_TIMED_OUT after the timeout, with `answer_kind` in its message."""
         give_up_ms = self._clock.monotonic_ms() + self._timeout_ms
         missing = {partition: Route() for partition in partitions}
-        for partition, refusal in await self._refused(missing):
+        for partition, rejection in await self._rejected(missing):
             del missing[partition]
-            yield partition, refusal
+            yield partition, rejection
         last: TidelogError | None = None
         denied_since: dict[TopicPartition, int] = {}
         while missing:
-            for partition, error in self._gone(missing):
+            for partition, error in self._gone_partitions(missing):
                 del missing[partition]
                 yield partition, error
-            for partition, outcome in await self._ask_open(missing, ask, field):
+            for partition, outcome in await self._query_open(missing, query, field):
                 if isinstance(outcome, TidelogError) and self._may_change(
                     partition, outcome, denied_since
                 ):
@@ -94,7 +104,7 @@ class LeaderAsker:
                 break
             now_ms = self._clock.monotonic_ms()
             if now_ms >= give_up_ms:
-                error = self._timed_out(missing, wanted, last)
+                error = self._timed_out(missing, answer_kind, last)
                 for partition in missing:
                     yield partition, error
                 break
@@ -103,27 +113,27 @@ class LeaderAsker:
     def _may_change(
         self,
         partition: TopicPartition,
-        refusal: TidelogError,
+        rejection: TidelogError,
         denied_since: dict[TopicPartition, int],
     ) -> bool:
-        if refusal.code not in FINAL_ANSWERS:
+        if rejection.code not in FINAL_ANSWERS:
             denied_since.pop(partition, None)
-            return refusal.retriable
+            return rejection.retriable
         now_ms = self._clock.monotonic_ms()
         return now_ms - denied_since.setdefault(partition, now_ms) < DENIED_MS
 
-    def _gone(
+    def _gone_partitions(
         self, partitions: Iterable[TopicPartition]
     ) -> list[tuple[TopicPartition, TidelogError]]:
         """Returns partitions that were removed, or whose topic was deleted, since the check."""
         return [(p, error) for p in partitions if (error := self._metadata.gone(p)) is not None]
 
-    async def _refused(
+    async def _rejected(
         self, partitions: Iterable[TopicPartition]
     ) -> list[tuple[TopicPartition, TidelogError]]:
         """Returns partitions that do not exist; all partitions if no broker answers."""
 
-        async def refusal(partition: TopicPartition) -> TidelogError | None:
+        async def rejection(partition: TopicPartition) -> TidelogError | None:
             try:
                 await self._metadata.check_partition(partition, self._timeout_ms)
             except TidelogError as error:
@@ -131,22 +141,22 @@ class LeaderAsker:
             return None
 
         checked = list(partitions)
-        refusals = await asyncio.gather(*map(refusal, checked))
+        rejections = await asyncio.gather(*map(rejection, checked))
         return [
             (partition, error)
-            for partition, error in zip(checked, refusals, strict=True)
+            for partition, error in zip(checked, rejections, strict=True)
             if error is not None
         ]
 
     def _timed_out(
-        self, missing: Collection[TopicPartition], wanted: str, last: TidelogError | None
+        self, missing: Collection[TopicPartition], answer_kind: str, last: TidelogError | None
     ) -> TidelogError:
         names = ", ".join(map(str, islice(missing, MAX_NAMED)))
         if len(missing) > MAX_NAMED:
             names += f" and {len(missing) - MAX_NAMED} others"
         return TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"no leader told the {wanted} of {names} within {self._timeout_ms} ms"
+            f"no leader told the {answer_kind} of {names} within {self._timeout_ms} ms"
             + (f"; the last error: {last.message}" if last else ""),
             outcome_unknown=False,
         )
@@ -154,14 +164,14 @@ class LeaderAsker:
     def _pause_ms(self, missing: dict[TopicPartition, Route], now_ms: int) -> int:
         leader_of = self._metadata.leader
         if any(route.wants_metadata(leader_of(p)) for p, route in missing.items()):
-            self._metadata.poke()
+            self._metadata.refresh_soon()
             return MIN_POLL_MS
         retries = [route.retry_at_ms - now_ms for route in missing.values()]
         return min(max(min(retries), MIN_POLL_MS), MAX_POLL_MS)
 
-    async def _ask_open(
-        self, missing: dict[TopicPartition, Route], ask: Ask[_Told], field: str
-    ) -> list[tuple[TopicPartition, _Told | TidelogError]]:
+    async def _query_open(
+        self, missing: dict[TopicPartition, Route], query: LeaderQuery[_Answer], field: str
+    ) -> list[tuple[TopicPartition, _Answer | TidelogError]]:
         """Returns the answers of all leaders that may be queried now."""
         now_ms = self._clock.monotonic_ms()
         by_leader: dict[str, list[tuple[TopicPartition, Leader]]] = {}
@@ -170,9 +180,12 @@ class LeaderAsker:
             if leader is not None and route.open_to(leader, now_ms):
                 by_leader.setdefault(leader.address, []).append((partition, leader))
         answers = await asyncio.gather(
-            *(self._ask_one(address, asked, ask, field) for address, asked in by_leader.items())
+            *(
+                self._query_leader(address, requested, query, field)
+                for address, requested in by_leader.items()
+            )
         )
-        outcomes: list[tuple[TopicPartition, _Told | TidelogError]] = []
+        outcomes: list[tuple[TopicPartition, _Answer | TidelogError]] = []
         now_ms = self._clock.monotonic_ms()
         for partition, leader, outcome in (item for answer in answers for item in answer):
             outcomes.append((partition, outcome))
@@ -183,21 +196,23 @@ class LeaderAsker:
             missing[partition].failed(leader, now_ms, self._backoff, stale=True)
         return outcomes
 
-    async def _ask_one(
-        self, address: str, asked: Asked, ask: Ask[_Told], field: str
-    ) -> Answers[_Told]:
-        async def ask_part(part: Asked) -> Answers[_Told]:
-            return await self._ask_part(address, part, ask)
+    async def _query_leader(
+        self, address: str, requested: LedPartitions, query: LeaderQuery[_Answer], field: str
+    ) -> LeaderAnswers[_Answer]:
+        async def query_part(part: LedPartitions) -> LeaderAnswers[_Answer]:
+            return await self._query_part(address, part, query)
 
-        parts = in_parts(asked, field, lambda entry: partition_bytes(entry[0]))
-        answers = await ask_at_once(ask_part, parts)
+        parts = in_parts(requested, field, lambda entry: partition_bytes(entry[0]))
+        answers = await call_concurrently(query_part, parts)
         return [item for answer in answers for item in answer]
 
-    async def _ask_part(self, address: str, asked: Asked, ask: Ask[_Told]) -> Answers[_Told]:
+    async def _query_part(
+        self, address: str, requested: LedPartitions, query: LeaderQuery[_Answer]
+    ) -> LeaderAnswers[_Answer]:
         try:
-            return await ask(self._connections.broker(address), asked)
+            return await query(self._connections.broker(address), requested)
         except UnreachableError as error:
-            refusal = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+            rejection = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
         except TidelogError as error:
-            refusal = error
-        return [(partition, leader, refusal) for partition, leader in asked]
+            rejection = error
+        return [(partition, leader, rejection) for partition, leader in requested]

@@ -19,7 +19,7 @@ class EpochLookups(Protocol):
     ) -> dict[TopicPartition, int]: ...
 
 
-async def with_edge_epochs(
+async def with_boundary_epochs(
     parts: Sequence[OffsetRange], lookups: EpochLookups
 ) -> list[OffsetRange]:
     """Returns the parts with the leader epochs at their boundaries.

@@ -14,7 +14,7 @@ from tidelog.model import Record
 RECORDS_PER_CHECK = 1_000
 
 
-class RecordTaking:
+class FetchCollector:
     """Takes records for one consumer.
 
     `failed`: called with the error (INVALID_BATCH) of a partition whose next batch cannot be

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.client.clock import Clock, SystemClock
+from tidelog.client.cluster_explainer import DEFAULT_TIMEOUT_MS, Explainer, longest_ms
 from tidelog.client.connections import GrpcConnections
-from tidelog.client.explaining import DEFAULT_TIMEOUT_MS, Explainer, longest_ms
 from tidelog.client.hedging import first_answer
 from tidelog.client.service_round import Dial, ExplainConnections, Identity, answers_probe
 from tidelog.client.tcp_dial import dial as tcp_dial
@@ -55,24 +55,28 @@ async def explain_cluster(
     it: after a network partition each side sees another part. The two rounds are sequential,
     because each queries all services, and a cluster that is queried twice at a time answers late.
 
-    Raises `NobodyAnswersError`, and `TidelogError` if the topic, partition or broker does not
+    Raises `NoServiceAnswersError`, and `TidelogError` if the topic, partition or broker does not
     exist, or if `timeout_ms` is less than LEAST_ANSWER_MS."""
     check_answer_time(timeout_ms)
     connections = connect()
     try:
-        told = await _ask_a_service(connections, addresses, scope, timeout_ms)
-        if told is not None and not await _more_is_reached(connections, told, addresses):
-            return told
+        explanation = await _explain_by_a_service(connections, addresses, scope, timeout_ms)
+        if explanation is not None and not await _reaches_more(connections, explanation, addresses):
+            return explanation
     finally:
         await connections.close()
     explainer = Explainer(clock or SystemClock(), connect, dial)
     try:
-        seen = await explainer.explain(addresses, scope, timeout_ms, known=known or {})
+        own_explanation = await explainer.explain(addresses, scope, timeout_ms, known=known or {})
     except UnreachableError:
-        if told is None:
+        if explanation is None:
             raise
-        return told
-    return seen if told is None or _answered(seen) >= _answered(told) else told
+        return explanation
+    return (
+        own_explanation
+        if explanation is None or _answered(own_explanation) >= _answered(explanation)
+        else explanation
+    )
 
 
 def _covers(explanation: Explanation, addresses: Sequence[str]) -> bool:
@@ -94,17 +98,17 @@ def _answered(explanation: Explanation) -> int:
     return len(explanation.asked) - len(explanation.silent)
 
 
-async def _more_is_reached(
-    connections: ExplainConnections, told: Explanation, addresses: Sequence[str]
+async def _reaches_more(
+    connections: ExplainConnections, explanation: Explanation, addresses: Sequence[str]
 ) -> bool:
     """Returns whether more services can be reached from here than by the explaining service."""
-    if not _covers(told, addresses):
+    if not _covers(explanation, addresses):
         return True
     # A service of an older version does not report the states of silent services.
-    listening = told.listening or [Listening.SILENT.value] * len(told.silent)
+    listening = explanation.listening or [Listening.SILENT.value] * len(explanation.silent)
     silent = [
         _address_in(service)
-        for service, how in zip(told.silent, listening, strict=True)
+        for service, how in zip(explanation.silent, listening, strict=True)
         if how in _MAY_BE_REACHED
     ]
     reached = await asyncio.gather(
@@ -113,7 +117,7 @@ async def _more_is_reached(
     return any(reached)
 
 
-async def _ask_a_service(
+async def _explain_by_a_service(
     connections: ExplainConnections, addresses: Sequence[str], scope: Scope, timeout_ms: int
 ) -> Explanation | None:
     """Returns None if no service answers, or if the first one that does cannot explain."""
@@ -126,7 +130,7 @@ async def _ask_a_service(
     if address is None:
         return None
     try:
-        return await _ask_one(connections, address, scope, timeout_ms)
+        return await _request_explanation(connections, address, scope, timeout_ms)
     except (UnreachableError, _CannotExplainError):
         return None
 
@@ -135,7 +139,7 @@ class _CannotExplainError(Exception):
     """The service answered but did not explain; another one may."""
 
 
-async def _ask_one(
+async def _request_explanation(
     connections: ExplainConnections, address: str, scope: Scope, timeout_ms: int
 ) -> Explanation:
     request = inspect_pb2.ExplainRequest(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.client import gone_brokers
+from tidelog.client import departed_brokers
+from tidelog.client.departed_brokers import describe_with_departed_brokers
 from tidelog.client.descriptions import ClusterDescription
-from tidelog.client.gone_brokers import describe_with_gone_brokers
 from tidelog.client.operations import BrokerDetails
 from tidelog.errors import ErrorCode, TidelogError
 from unit.admin_api.fakes import FakeAdmin
@@ -36,8 +36,8 @@ class Without(FakeAdmin):
 async def test_without_a_controller_a_departed_broker_has_no_address(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gone_brokers, "ADDRESSES_TIMEOUT_SECONDS", 0.01)
-    described, topics = await describe_with_gone_brokers(Without(fault))
+    monkeypatch.setattr(departed_brokers, "ADDRESSES_TIMEOUT_SECONDS", 0.01)
+    described, topics = await describe_with_departed_brokers(Without(fault))
     assert [(b.broker_id, b.status, b.address) for b in described.brokers] == [
         (1, "running", "127.0.0.1:7501"),
         (2, "gone", ""),

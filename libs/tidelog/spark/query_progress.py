@@ -12,11 +12,11 @@ from tidelog.model import TopicPartition
 from tidelog.spark.stream_offsets import StreamOffsets, from_value
 
 
-class Figure(NamedTuple):
+class MetricSpec(NamedTuple):
     """A metric for Prometheus. `name`: the exporter appends _total to a counter's name."""
 
     name: str
-    tells: str
+    help: str
     labels: tuple[str, ...]
 
 
@@ -24,25 +24,25 @@ class Figure(NamedTuple):
 _OF_QUERY = ("query", "query_id")
 _OF_PARTITION = (*_OF_QUERY, "topic", "partition")
 
-LAG_RECORDS = Figure(
+LAG_RECORDS = MetricSpec(
     "tidelog_spark_lag_records",
     "Records between where a query will read next and the end of the log, as it last asked. "
     "Where it only grows, look whether rows per second can be raised: more cores, or a higher "
     "maxOffsetsPerTrigger.",
     _OF_PARTITION,
 )
-NEXT_OFFSET = Figure(
+NEXT_OFFSET = MetricSpec(
     "tidelog_spark_next_offset", "Offset of the record that a query will read next.", _OF_PARTITION
 )
-BATCH_ID = Figure("tidelog_spark_batch_id", "The last micro-batch that has ended.", _OF_QUERY)
-PROGRESS_AGE_SECONDS = Figure(
+BATCH_ID = MetricSpec("tidelog_spark_batch_id", "The last micro-batch that has ended.", _OF_QUERY)
+PROGRESS_AGE_SECONDS = MetricSpec(
     "tidelog_spark_progress_age_seconds",
     "Seconds since a query last ended a micro-batch, or found nothing new. Where it only grows, "
     "the query hangs and its lag is not known: look at its jobs in Spark's own interface.",
     _OF_QUERY,
 )
-ROWS = Figure("tidelog_spark_rows", "Rows that a query has read.", _OF_QUERY)
-FAILURES = Figure(
+ROWS = MetricSpec("tidelog_spark_rows", "Rows that a query has read.", _OF_QUERY)
+FAILURES = MetricSpec(
     "tidelog_spark_failures",
     "How often a query has ended by an error. Look for it in the driver's log.",
     _OF_QUERY,
@@ -60,7 +60,7 @@ class SourceProgress(Protocol):
     def latestOffset(self) -> str: ...  # noqa: N802
 
 
-class PartitionFigures(NamedTuple):
+class PartitionProgress(NamedTuple):
     """The progress in one partition.
 
     - `next_offset`: offset of the next record that the query reads.
@@ -75,16 +75,18 @@ class PartitionFigures(NamedTuple):
         return max(self.end_offset - self.next_offset, 0)
 
 
-def figures_of(sources: Iterable[SourceProgress]) -> dict[TopicPartition, PartitionFigures]:
+def progress_by_partition(
+    sources: Iterable[SourceProgress],
+) -> dict[TopicPartition, PartitionProgress]:
     """Returns the progress of tidelog's sources. If two read a partition, it is that of the one
     further behind."""
-    found: dict[TopicPartition, PartitionFigures] = {}
+    found: dict[TopicPartition, PartitionProgress] = {}
     for source in sources:
         read, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
         for topic, of_topic in read.items():
             for partition, at in of_topic.partitions.items():
                 last = latest[topic].partitions.get(partition, at) if topic in latest else at
-                figures = PartitionFigures(at.offset, last.offset)
+                figures = PartitionProgress(at.offset, last.offset)
                 name = TopicPartition(topic, partition)
                 if name not in found or figures.lag > found[name].lag:
                     found[name] = figures

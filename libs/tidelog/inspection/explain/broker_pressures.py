@@ -7,10 +7,10 @@ from ipaddress import ip_address
 
 from tidelog.inspection.explain import causes, resources
 from tidelog.inspection.explain.causes import Reason, Root
-from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
+from tidelog.inspection.explain.formatting import since, span
 from tidelog.inspection.explain.resources import CONNECTIONS, CPU, DISK, FILES, MEMORY
-from tidelog.inspection.explain.words import since, span
-from tidelog.inspection.pressures import BrokerPressure, Pressing
+from tidelog.inspection.resource_pressures import BrokerPressure, Pressing
 
 CAUSES = {
     FILES: causes.OPEN_FILES,
@@ -60,7 +60,7 @@ def next_step_of(cause: str, who: str) -> str:
 def roots(view: ClusterView) -> Iterator[Root]:
     """Yields the shortages of brokers that run. A process that is gone uses nothing."""
     for broker_id, resource in sorted(view.pressures):
-        if resource in CAUSES and view.life(broker_id) is not Life.DEAD:
+        if resource in CAUSES and view.liveness(broker_id) is not Liveness.DEAD:
             yield Root(CAUSES[resource], broker_id)
 
 

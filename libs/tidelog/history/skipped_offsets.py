@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
 from tidelog.history.loss_marks import LossMarks
-from tidelog.history.read_past import lies_within, merged
+from tidelog.history.read_spans import lies_within, merged
 
 
 class Jump(NamedTuple):
@@ -90,7 +90,7 @@ class SkippedRecords:
         )
 
 
-class PassedOver:
+class Jumps:
     """The jumps of one partition. Records must be known for the offsets within their spans, which
     are ordered and disjoint."""
 
@@ -104,7 +104,7 @@ class PassedOver:
     def holds(self, offset: int) -> bool:
         return lies_within(offset, self._spans)
 
-    def judge(
+    def check(
         self, known: Iterable[KnownRecord], marks: LossMarks, findings: PartitionFindings
     ) -> None:
         skipped = SkippedRecords(marks, findings)

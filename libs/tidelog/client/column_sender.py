@@ -16,7 +16,7 @@ from tidelog.model import Codec
 from tidelog.record_batch import encode_records
 
 
-class ColumnSending:
+class ColumnSender:
     """Sends columns for one producer. `batch_bytes`: maximum size of a batch's keys and values."""
 
     def __init__(

@@ -31,7 +31,7 @@ class DescribesBrokers(Protocol):
     async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]: ...
 
 
-async def describe_with_gone_brokers(
+async def describe_with_departed_brokers(
     admin: DescribesBrokers,
 ) -> tuple[ClusterDescription, list[TopicDescription]]:
     """Returns the cluster and all its topics, internal ones included. Raises `TidelogError`.
@@ -48,7 +48,7 @@ async def describe_with_gone_brokers(
                 known = {b.broker_id: b for b in await admin.describe_brokers(gone)}
         except (TidelogError, TimeoutError):
             known = {}
-    added = (_gone_broker(broker_id, known.get(broker_id)) for broker_id in gone)
+    added = (_departed_broker(broker_id, known.get(broker_id)) for broker_id in gone)
     brokers = sorted((*described.brokers, *added), key=lambda broker: broker.broker_id)
     return replace(described, brokers=tuple(brokers)), topics
 
@@ -58,7 +58,7 @@ def _gone(described: ClusterDescription, topics: Iterable[TopicDescription]) -> 
     return sorted(holding - {broker.broker_id for broker in described.brokers})
 
 
-def _gone_broker(broker_id: int, known: BrokerDetails | None) -> BrokerDescription:
+def _departed_broker(broker_id: int, known: BrokerDetails | None) -> BrokerDescription:
     if known is None:
         return BrokerDescription(broker_id, "", "", 0, GONE)
     return BrokerDescription(broker_id, known.address, known.rack, 0, GONE)
