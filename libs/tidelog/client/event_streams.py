@@ -22,8 +22,7 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.inspect_codec import event_from_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, StateChange
-from tidelog.state_changes.grouping import TOPIC_KINDS
-from tidelog.state_changes.tracing import CLUSTER_KINDS, TraceScope
+from tidelog.state_changes.tracing import CLUSTER_KINDS, TOPIC_KINDS, TraceScope
 from tidelog.v1 import inspect_pb2 as pb
 
 RECENT_TIMEOUT_MS = 5_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -9,12 +10,26 @@ from tidelog.client.accumulator import Accumulator
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import ClusterMetadata
-from tidelog.client.deadlines import unsent_after
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.sender import Sender
 from tidelog.client.topic_locks import TopicLocks
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
+
+
+@asynccontextmanager
+async def unsent_after(clock: Clock, deadline_ms: int, missing: str) -> AsyncIterator[None]:
+    """Raises REQUEST_TIMED_OUT, with a known outcome, if the block is not done by `deadline_ms`.
+    `missing`: the condition that the block waits for, as a clause."""
+    try:
+        async with asyncio.timeout(max(deadline_ms - clock.monotonic_ms(), 0) / 1000):
+            yield
+    except TimeoutError:
+        raise TidelogError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"not sent within delivery_timeout_ms: {missing}; nothing was written",
+            outcome_unknown=False,
+        ) from None
 
 
 class SendAdmission:

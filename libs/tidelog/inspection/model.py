@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
-from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
-from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.controller_reports import BrokerConnection, LeaseEnds, WaitingController
 from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.resource_pressures import BrokerPressure, ControllerPressure
 

@@ -71,8 +71,14 @@ class QueryMetrics(StreamingQueryListener, Collector):
         self.started(str(event.id), event.name)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        told = event.progress
-        self.progressed(str(told.id), told.name, told.batchId, told.numInputRows, told.sources)
+        progress = event.progress
+        self.progressed(
+            str(progress.id),
+            progress.name,
+            progress.batchId,
+            progress.numInputRows,
+            progress.sources,
+        )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         self.idle(str(event.id))
@@ -92,12 +98,12 @@ class QueryMetrics(StreamingQueryListener, Collector):
         rows: int,
         sources: Iterable[SourceProgress],
     ) -> None:
-        partition_progress = progress_by_partition(sources)
+        partitions = progress_by_partition(sources)
         with self._lock:
             before = self._queries.get(query_id)
             total = rows + (before.rows if before else 0)
             self._queries[query_id] = _Query(
-                name or query_id, self._clock.monotonic_ms(), batch_id, total, partition_progress
+                name or query_id, self._clock.monotonic_ms(), batch_id, total, partitions
             )
 
     def idle(self, query_id: str) -> None:
@@ -119,7 +125,7 @@ class QueryMetrics(StreamingQueryListener, Collector):
         with self._lock:
             queries, failures = dict(self._queries), dict(self._failures)
         now_ms = self._clock.monotonic_ms()
-        lag, place, batch, age = map(
+        lag, position, batch, age = map(
             _gauge, (LAG_RECORDS, NEXT_OFFSET, BATCH_ID, PROGRESS_AGE_SECONDS)
         )
         rows, failed = map(_counter, (ROWS, FAILURES))
@@ -129,15 +135,15 @@ class QueryMetrics(StreamingQueryListener, Collector):
             if query.batch_id is not None:
                 batch.add_metric(of_query, query.batch_id)
                 rows.add_metric(of_query, query.rows)
-            for (topic, partition), partition_progress in query.partitions.items():
+            for (topic, partition), progress in query.partitions.items():
                 labels = (*of_query, topic, str(partition))
-                lag.add_metric(labels, partition_progress.lag)
-                place.add_metric(labels, partition_progress.next_offset)
+                lag.add_metric(labels, progress.lag)
+                position.add_metric(labels, progress.next_offset)
         # A count of 0 comes first: Prometheus sees no increase where a series begins.
         running = {(query.name, query_id): 0 for query_id, query in queries.items()}
         for of_query, count in (running | failures).items():
             failed.add_metric(of_query, count)
-        yield from (lag, place, batch, age, rows, failed)
+        yield from (lag, position, batch, age, rows, failed)
 
 
 def watch(spark: SparkSession, port: int, address: str = "127.0.0.1") -> QueryMetrics:

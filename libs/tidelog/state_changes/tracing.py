@@ -1,5 +1,5 @@
 """Traces of partitions from the events of all services: which changes there were, in causal order,
-each with its stages (`grouping`) and its missing stages (`gaps`).
+each with its stages and its missing stages (`gaps`).
 
 Pure. Events may be in any order (`causal_order`) and may repeat.
 """
@@ -22,12 +22,14 @@ from tidelog.state_changes.event import (
     StateChange,
 )
 from tidelog.state_changes.gaps import Memories, with_gaps
-from tidelog.state_changes.grouping import TOPIC_KINDS, group_by_change
 
 # A partition's trace includes events of brokers, controllers and the store from this time before
 # its first event: the longest lease is a minute.
 CAUSE_WINDOW_MS = 60_000
 
+_GroupKey = tuple[object, ...]
+
+TOPIC_KINDS = (Kind.TOPIC_CREATION, Kind.TOPIC_DELETION)
 CONTROLLER_KINDS = (
     Kind.CONTROLLER_JOINED,
     Kind.CONTROLLER_LEFT,
@@ -118,17 +120,17 @@ def trace(
 def relevant(events: Iterable[StateChange], scope: TraceScope) -> list[StateChange]:
     """Returns the events of the scope itself, and those of the brokers and controllers that carried
     them out, from shortly before the first one on."""
-    event = _without_repetitions(events)
-    own = [change for change in event if scope.includes(change)]
+    distinct = _without_repetitions(events)
+    own = [change for change in distinct if scope.includes(change)]
     if not scope.topic:
-        return [c for c in event if c.time_ms >= scope.since_ms]
+        return [c for c in distinct if c.time_ms >= scope.since_ms]
     if not own:
         return []
     brokers = {broker for change in own for broker in _brokers_in(change)}
     begin_ms = max(scope.since_ms, min(c.time_ms for c in own) - CAUSE_WINDOW_MS)
     cluster = [
         change
-        for change in event
+        for change in distinct
         if not change.topic and change.time_ms >= begin_ms and _touches(change, brokers)
     ]
     return own + cluster
@@ -138,10 +140,10 @@ class Involved:
     """Selects new events: those of the scope, and those of the brokers and controllers that carried
     out earlier events of the scope."""
 
-    def __init__(self, scope: TraceScope, event: Iterable[StateChange]) -> None:
+    def __init__(self, scope: TraceScope, events: Iterable[StateChange]) -> None:
         self._scope = scope
         self._brokers: set[int] = set()
-        for change in event:
+        for change in events:
             self.takes(change)
 
     def takes(self, change: StateChange) -> bool:
@@ -157,6 +159,30 @@ def traces_of(events: Iterable[StateChange], memories: Memories | None = None) -
     """Returns the changes with their stages, in causal order."""
     groups = group_by_change(_without_repetitions(events))
     return with_gaps(in_causal_order([_trace_of(stages) for stages in groups]), memories)
+
+
+def group_by_change(events: Iterable[StateChange]) -> list[list[StateChange]]:
+    """Returns groups of stages, none of them empty. An event without an id is a fact, and a group
+    of its own."""
+    groups: dict[_GroupKey, list[StateChange]] = {}
+    facts: list[list[StateChange]] = []
+    for change in events:
+        key = _group_key(change)
+        if key:
+            groups.setdefault(key, []).append(change)
+        else:
+            facts.append([change])
+    return [*groups.values(), *facts]
+
+
+def _group_key(change: StateChange) -> _GroupKey:
+    """Returns an empty key if the event has no id. A topic is created and deleted once, by one
+    controller or by its successor, which does not know the id."""
+    if change.kind in TOPIC_KINDS and change.topic_id:
+        return (change.kind, change.topic_id)
+    if change.change_id:
+        return (change.change_id, change.topic, change.partition)
+    return ()
 
 
 def _without_repetitions(events: Iterable[StateChange]) -> list[StateChange]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.controller_reports import WaitingController
 from tidelog_runtime.metadata.broker_directories import known_fields
 from tidelog_runtime.metadata.entries_by_id import EntriesById
 

@@ -9,7 +9,7 @@ import pytest
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import unknown_topic
 from tidelog.inspection import model
-from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.controller_reports import WaitingController
 from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire, from_wire, to_wire
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import ip_address
 
-from tidelog.inspection.explain import causes, resources
+from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import since, span
-from tidelog.inspection.explain.resources import CONNECTIONS, CPU, DISK, FILES, MEMORY
-from tidelog.inspection.resource_pressures import BrokerPressure, Pressing
+from tidelog.inspection.resource_pressures import (
+    CONNECTIONS,
+    CPU,
+    DISK,
+    FILES,
+    MEMORY,
+    BrokerPressure,
+    Pressing,
+    has_no_files_left,
+)
 
 CAUSES = {
     FILES: causes.OPEN_FILES,
@@ -85,8 +93,8 @@ def _same_host(one: str, other: str) -> bool:
         return one == other
 
 
-def has_no_files_left(view: ClusterView, broker_id: int) -> bool:
-    return resources.has_no_files_left(view.pressure(broker_id, FILES))
+def lacks_files(view: ClusterView, broker_id: int) -> bool:
+    return has_no_files_left(view.pressure(broker_id, FILES))
 
 
 def why_silent(view: ClusterView, broker_id: int) -> Reason | None:
@@ -112,7 +120,7 @@ def why_late(view: ClusterView, broker_id: int) -> Reason | None:
 
 def why_unconnected(view: ClusterView, broker_id: int) -> Reason | None:
     """Returns why others cannot connect to it, although the network works."""
-    if has_no_files_left(view, broker_id):
+    if lacks_files(view, broker_id):
         root = Root(causes.OPEN_FILES, broker_id)
         return Reason(root, "is at its limit of open files and takes no new connection")
     if view.pressure(broker_id, CONNECTIONS) is not None:
@@ -129,7 +137,7 @@ def summary(view: ClusterView, root: Root) -> str:
 
 def shortage(cause: str, who: str, pressure: Pressing) -> str:
     if cause == causes.OPEN_FILES:
-        how = "is at" if resources.has_no_files_left(pressure) else "is near"
+        how = "is at" if has_no_files_left(pressure) else "is near"
         uses = f"{pressure.used:,} of {pressure.limit:,} are open"
         return f"{who} {how} its limit of open files: {uses}{_detail(pressure)}"
     if cause == causes.MANY_CONNECTIONS:

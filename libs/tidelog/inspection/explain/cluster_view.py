@@ -7,11 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.inspection.explain import causes
-from tidelog.inspection.explain.active_controller import active_controller
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.formatting import name_of_key
-from tidelog.inspection.explain.known_controllers import controller_pressures
-from tidelog.inspection.explain.led_keys import keys_of_leaders
 from tidelog.inspection.explain.links import Links
 from tidelog.inspection.explain.lost_store import is_lost_for_all
 from tidelog.inspection.explain.observation import (
@@ -21,7 +18,11 @@ from tidelog.inspection.explain.observation import (
     Observation,
     SilentService,
 )
-from tidelog.inspection.explain.resources import silencing
+from tidelog.inspection.explain.reported_metadata import (
+    active_controller,
+    controller_pressures,
+    keys_of_leaders,
+)
 from tidelog.inspection.model import (
     NOT_KNOWN,
     BrokerBacklog,
@@ -37,7 +38,7 @@ from tidelog.inspection.model import (
     ReplicaState,
     ServiceState,
 )
-from tidelog.inspection.resource_pressures import BrokerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure, silencing
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 

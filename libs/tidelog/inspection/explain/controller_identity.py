@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.controller_reports import WaitingController
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import ago

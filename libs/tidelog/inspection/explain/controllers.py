@@ -10,14 +10,14 @@ from tidelog.inspection.explain import (
     backlogs,
     causes,
     cut_offs,
-    lost_packets,
+    machines,
     service_pressures,
     standbys,
 )
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import MAX_NAMED, brokers, listed, span
-from tidelog.inspection.explain.lost_packets import TO_SEE_LOSS
+from tidelog.inspection.explain.machines import TO_SEE_LOSS
 from tidelog.inspection.explain.observation import BROKER, Listening, SilentService, name_of
 from tidelog.inspection.explain.replicas import failure_of, not_asked, why_broker_does_nothing
 from tidelog.inspection.explain.root_causes import Following, effects
@@ -71,7 +71,7 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         [silent[address] for address in named if address in silent], view.silent_controllers()
     )
     if cause == causes.CONTROLLER_UNREACHABLE:
-        evidence += lost_packets.lines(view)
+        evidence += machines.packet_loss_lines(view)
     yield Finding(
         cause,
         severity,

@@ -6,23 +6,24 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
-from tidelog.inspection.explain import broker_pressures, causes, resources
+from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import listed, span
 from tidelog.inspection.explain.observation import BROKER, name_of
 from tidelog.inspection.explain.rejections import OVER_AFTER_MS
 from tidelog.inspection.gateway_reports import ALIVE, known_gateways, state_of
 from tidelog.inspection.model import Finding, Scope, ServiceState
+from tidelog.inspection.resource_pressures import CONNECTIONS
 from tidelog.phrases import plural
 
 OF_ALL_CLIENTS = "max_client_requests"
-CONNECTIONS = "max_connections_per_client"
+MAX_CONNECTIONS = "max_connections_per_client"
 _NEXT_STEP = {
     OF_ALL_CLIENTS: "Find the clients that send most (tidelog_client_requests of each service, and "
     "the rejected addresses above), and let them send fewer requests at once; or raise "
     "max_client_requests of {who}.",
-    CONNECTIONS: "Let each process at that address share one client, or close those that it does "
-    "not use; where it stands for many machines, raise max_connections_per_client of {who}.",
+    MAX_CONNECTIONS: "Let each process at that address share one client, or close those that it "
+    "does not use; where it stands for many machines, raise max_connections_per_client of {who}.",
     "connections": "Find the clients that hold most connections of {who} (`ss -tn` on its host), "
     "and let them use fewer; or start another gateway.",
     "body_bytes": "Let clients send fewer large bodies to {who} at once, or raise its "
@@ -80,9 +81,9 @@ def _of_gateways(view: ClusterView) -> Iterator[_Rejecting]:
     for gateway in known_gateways(view.observed.states):
         if state_of(gateway) == ALIVE:
             name = f"the gateway at {gateway.address} on {gateway.host}"
-            many = next((p for p in gateway.pressures if p.resource == resources.CONNECTIONS), None)
+            many = next((p for p in gateway.pressures if p.resource == CONNECTIONS), None)
             for client in gateway.limited_clients:
-                if client.limit != CONNECTIONS or not broker_pressures.is_of_client(
+                if client.limit != MAX_CONNECTIONS or not broker_pressures.is_of_client(
                     many, client.address
                 ):
                     yield _Rejecting(name, -1, client)
@@ -101,10 +102,10 @@ def of_many_connections(view: ClusterView, broker_id: int) -> list[str]:
 
 def _has_finding(view: ClusterView, state: ServiceState, client: LimitedClient) -> bool:
     """Whether the client's many connections are a finding about the service."""
-    if client.limit != CONNECTIONS:
+    if client.limit != MAX_CONNECTIONS:
         return False
     if state.role != BROKER:
-        many = view.controller_pressures.get(state.id, {}).get(resources.CONNECTIONS)
+        many = view.controller_pressures.get(state.id, {}).get(CONNECTIONS)
         return broker_pressures.is_of_client(many, client.address)
     return broker_pressures.connects_most(view, state.id, client.address)
 
@@ -114,7 +115,7 @@ def _counted(limit: str) -> tuple[str, str]:
     closed."""
     if limit == "connections":
         return "connection", "connections"
-    if limit == CONNECTIONS:
+    if limit == MAX_CONNECTIONS:
         return "request or idle connection", "requests or idle connections"
     return "request", "requests"
 

@@ -8,9 +8,8 @@ from tidelog.inspection.explain import (
     broker_pressures,
     causes,
     cut_offs,
-    disk_room,
     limited_clients,
-    lost_packets,
+    machines,
     next_steps,
     service_pressures,
     starts,
@@ -18,7 +17,7 @@ from tidelog.inspection.explain import (
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import FAULT, UNFINISHED, ClusterView
 from tidelog.inspection.explain.formatting import MAX_NAMED, ago, listed, since, span
-from tidelog.inspection.explain.lost_packets import TO_SEE_LOSS
+from tidelog.inspection.explain.machines import TO_SEE_LOSS
 from tidelog.inspection.explain.observation import Listening, name_of
 from tidelog.inspection.model import Finding, RejectedStart
 from tidelog.model import TopicPartition
@@ -250,7 +249,7 @@ def _summary(view: ClusterView, root: Root) -> str:
         return _by_own_word(view, root, left)
     if broker_pressures.at_death(view, root) is not None:
         return f"{said}{_memory_at_death(view, root)}"
-    if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
+    if root.cause == causes.DISK_FULL and machines.lacks_inodes(view, root.broker):
         said = f"broker {root.broker} has no inodes left on its disk"
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
         return said + _failing_since(view, root)
@@ -275,7 +274,7 @@ def _unreachable(view: ClusterView, root: Root, said: str) -> str:
     errs = silent is not None and silent.listening is Listening.ERRS
     if errs or view.is_alive_by_peers(root.broker):
         return f"{said}, and lives"
-    if view.links.stands(root.broker):
+    if view.links.is_connected(root.broker):
         return f"{said}; the active controller has a connection to it"
     return f"{said}, and nobody who answers can say whether it lives"
 
@@ -344,8 +343,8 @@ def _next_step(
             f"Raise the memory limit of broker {root.broker} (ulimit -v, or its container's), "
             "and start it. It catches up and rejoins every ISR by itself."
         )
-    if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
-        return disk_room.INODES_NEXT_STEP
+    if root.cause == causes.DISK_FULL and machines.lacks_inodes(view, root.broker):
+        return machines.INODES_NEXT_STEP
     if root.cause == causes.BROKER_CANNOT_START and view.is_new(root.broker):
         return (
             f"Correct what its last start reported, its broker_id if {root.broker} is not meant, "
@@ -431,9 +430,9 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
         if answered is not None and root.cause not in _ENDED:
             evidence.append(f"it answered a follower {span(answered)} ago")
     if root.cause in _MAY_LOSE_PACKETS:
-        evidence += lost_packets.lines(view, broker_id)
+        evidence += machines.packet_loss_lines(view, broker_id)
     if root.cause == causes.DISK_FULL:
-        evidence += disk_room.lines(view, broker_id)
+        evidence += machines.disk_lines(view, broker_id)
     return evidence + _links(view, root)
 
 

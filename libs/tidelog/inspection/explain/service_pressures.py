@@ -8,13 +8,15 @@ from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import listed
 from tidelog.inspection.explain.observation import Listening, SilentService
-from tidelog.inspection.explain.resources import FILES, MEMORY, has_no_files_left
 from tidelog.inspection.gateway_reports import ALIVE, AnnouncedGateway, known_gateways, state_of
 from tidelog.inspection.model import Finding
 from tidelog.inspection.resource_pressures import (
+    FILES,
     HAND_OVER_AFTER_MS,
+    MEMORY,
     ControllerPressure,
     ResourcePressure,
+    has_no_files_left,
 )
 
 _ACTIVE_WITHOUT_FILES = (

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tidelog.inspection.explain import causes, service_pressures
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import ago, listed
-from tidelog.inspection.explain.known_controllers import missing_controllers
 from tidelog.inspection.explain.observation import Listening, SilentService
+from tidelog.inspection.explain.reported_metadata import missing_controllers
 from tidelog.inspection.model import Finding, MissingController
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.caller_limits import LimitedClient
-from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
-from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.controller_reports import BrokerConnection, LeaseEnds, WaitingController
 from tidelog.inspection.explain import Listening, Observation, SilentService, explain
 from tidelog.inspection.explain.observation import ReadClock, SilentGateway
 from tidelog.inspection.gateway_reports import AnnouncedGateway

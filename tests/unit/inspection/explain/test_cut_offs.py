@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.inspection.broker_links import BrokerConnection
+from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import BrokerBacklog, HeardBroker, RecentElections
 from unit.inspection.explain.described import DescribedCluster, address, causes_of, found, said

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.inspection.broker_links import LeaseEnds
+from tidelog.inspection.controller_reports import LeaseEnds
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import RecentElections, StoreHealth
 from tidelog.inspection.resource_pressures import BrokerPressure

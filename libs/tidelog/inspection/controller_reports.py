@@ -1,8 +1,21 @@
-"""Links between brokers and the rest of the cluster, as the active controller reports them."""
+"""Waiting controllers, ended leases, and connections to brokers, as controllers report them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingController:
+    """A controller that waits because another process is registered under its id. `since_ms`: the
+    wall clock."""
+
+    controller_id: int
+    address: str
+    host: str
+    since_ms: int
+    registered_address: str
+    registered_host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,5 +36,5 @@ class BrokerConnection:
     dial: str = ""
 
     @property
-    def stands(self) -> bool:
+    def is_connected(self) -> bool:
         return self.broken_ms < 0
