@@ -99,7 +99,7 @@ async def until_found(
     try:
         await until(look, f"explain finds {causes}", timeout_seconds)
     except AssertionError as error:
-        raise AssertionError(f"{error}; explain says: {seen[-1:]}") from None
+        raise AssertionError(f"{error}; explain reports: {seen[-1:]}") from None
     return seen[-1]
 
 

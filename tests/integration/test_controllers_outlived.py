@@ -153,7 +153,7 @@ def _fate(waits: Finding, leader: int) -> tuple[str, str] | None:
     """The incarnation in which it was in the ISR, and the second in which it ended; None: not
     reported."""
     found = re.search(
-        rf"broker {leader} was in the ISR in its life (\d+); gone since (\S+) \(.*\), "
+        rf"broker {leader} was in the ISR in its incarnation (\d+); gone since (\S+) \(.*\), "
         "by broker_crashed",
         said(waits),
     )

@@ -204,7 +204,7 @@ async def test_an_active_controller_with_an_unresolvable_name_is_explained(world
 
     named: list[str] = []
     try:
-        found = await until(is_found, "the active controller cannot be asked")
+        found = await until(is_found, "the active controller cannot be queried")
         assert found is not None
         unreachable = the(found, "controller_unreachable")
         named = re.findall(r"Correct advertised_address of controller (\d+)", unreachable.next_step)

@@ -25,7 +25,7 @@ def find_unread(
         if send.outcome is not Outcome.OK:
             continue
         if send.offset != NO_OFFSET and read_past.holds(send.offset, send.leader_epoch):
-            anomaly, what = Anomaly.LOST_WRITE, "others read past it, nobody read it"
+            anomaly, what = Anomaly.LOST_WRITE, "others read past it, no client read it"
         elif drain_line is not None and send.ended_line < drain_line:
             anomaly, what = Anomaly.UNSEEN, "the final reads do not show it"
         else:

@@ -45,7 +45,7 @@ def _by_whom(send: Send) -> str:
     if send.broker_id != NO_BROKER:
         parts.append(f"broker {send.broker_id}")
     if send.outcome is Outcome.OK and send.offset == NO_OFFSET:
-        parts.append("offset not told")
+        parts.append("offset unknown")
     return f", {', '.join(parts)}" if parts else ""
 
 

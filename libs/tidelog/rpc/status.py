@@ -77,7 +77,7 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
             "older release; name a broker's address, as tidelog cluster describe lists them",
         )
     if status in _REFUSED:
-        return TidelogError(ErrorCode.INVALID_REQUEST, f"{address} refused the request: {said}")
+        return TidelogError(ErrorCode.INVALID_REQUEST, f"{address} rejected the request: {said}")
     if status in (
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,

@@ -70,8 +70,8 @@ class ClusterLookups:
             if self._clock.monotonic_ms() >= give_up_ms:
                 raise TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"what brokers told of {', '.join(sorted(topics))} did not fit together for "
-                    f"{POLL_TIMEOUT_MS} ms: some are behind; check that they reach etcd",
+                    f"what brokers reported of {', '.join(sorted(topics))} did not fit together "
+                    f"for {POLL_TIMEOUT_MS} ms: some are behind; check that they reach etcd",
                 )
             await asyncio.sleep(POLL_PAUSE_MS / 1000)
 

@@ -62,7 +62,8 @@ class DataLossError(OffsetOutOfRangeError):
         self.losses = tuple(losses)
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            "; ".join(self.losses) + ". To go on with what is there set failOnDataLoss to false; "
+            "; ".join(self.losses)
+            + ". To continue with what is there set failOnDataLoss to false; "
             "to read all of it again begin with a new checkpointLocation",
         )
 
@@ -150,7 +151,7 @@ def _is_newer(told: PartitionNow, known: TopicOffsets) -> bool:
 def _recreated(topic: str, known: TopicOffsets, told: TopicNow) -> str:
     return (
         f"topic {topic!r} was deleted and created again (its id was {known.topic_id}, and is "
-        f"{told.topic_id}): of the former one nothing from {_places(known)} on can be read any "
+        f"{told.topic_id}): of the previous one nothing from {_places(known)} on can be read any "
         "more, and the new one is read from its start"
     )
 
@@ -174,8 +175,8 @@ def _removed(topic: str, known: TopicOffsets | None, told: TopicNow) -> list[str
 
 def _added_again(name: TopicPartition, at: ReadTo) -> str:
     return (
-        f"{name} was removed and added again: of the former one nothing from offset {at.offset} on "
-        "can be read any more, and the new one is read from its start"
+        f"{name} was removed and added again: of the previous one nothing from offset {at.offset} "
+        "on can be read any more, and the new one is read from its start"
     )
 
 

@@ -26,8 +26,8 @@ _OF_PARTITION = (*_OF_QUERY, "topic", "partition")
 
 LAG_RECORDS = MetricSpec(
     "tidelog_spark_lag_records",
-    "Records between where a query will read next and the end of the log, as it last asked. "
-    "Where it only grows, look whether rows per second can be raised: more cores, or a higher "
+    "Records between where a query will read next and the end of the log, as of its last "
+    "query. If it only grows, check whether rows per second can be raised: more cores, or a higher "
     "maxOffsetsPerTrigger.",
     _OF_PARTITION,
 )

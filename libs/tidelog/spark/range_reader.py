@@ -86,7 +86,7 @@ class RangeReader:
                 raise TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"no leader of {self._wanted.partition} gave a record from offset {position} "
-                    f"on for {NO_PROGRESS_MS} ms; see what `tidelog explain` says of it",
+                    f"on for {NO_PROGRESS_MS} ms; run `tidelog explain`",
                 )
         yield from self._taken()
 
@@ -198,7 +198,7 @@ class RangeReader:
             or denied_ms < cluster_lookups.GONE_AFTER_MS
         ):
             return None
-        return f"{wanted.partition} was deleted, as brokers have said for {denied_ms} ms"
+        return f"{wanted.partition} was deleted, as brokers have reported for {denied_ms} ms"
 
     def _check_again(self) -> KnownTopic | None:
         """Requests the topic from another broker. None if it is unknown there, and no broker has

@@ -83,7 +83,7 @@ def fewer_partitions(task: SinkTask, topic: str, placed_by: int, count: int) -> 
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {topic!r} has {count} partitions, and had {placed_by} when batch {task.batch_id} "
-        f"of query {task.query_id} was first tried: the broker asked is behind, or some were "
+        f"of query {task.query_id} was first tried: the queried broker is behind, or some were "
         "removed, with what was written there; if so begin with a new checkpointLocation",
     )
 

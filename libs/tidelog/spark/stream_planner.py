@@ -154,7 +154,7 @@ class StreamPlanner:
         absent = set(self._options.topics.named) - set(now) - self._warned_absent
         for topic in sorted(absent - set(read)):
             _log.warning(
-                "there is no topic %r, as brokers tell: nothing of it is read until it is there; "
+                "there is no topic %r, as brokers report: nothing of it is read until it exists; "
                 "check its name",
                 topic,
             )

@@ -58,7 +58,7 @@ def sink_task(context: TaskContext) -> SinkTask:
     if not query_id or batch_id is None:
         raise TidelogError(
             ErrorCode.INTERNAL,
-            f"this Spark does not tell tasks their query ({QUERY_ID} is {query_id!r}) and "
+            f"this Spark does not pass tasks their query ({QUERY_ID} is {query_id!r}) and "
             f"micro-batch ({BATCH_ID} is {batch_id!r}), without which nothing can be written once; "
             "use PySpark 4.2",
         )

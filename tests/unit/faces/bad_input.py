@@ -822,7 +822,7 @@ RECOVERY = {
 def _late(timeout_ms: int, seconds: float) -> BadInput:
     return BadInput(
         ErrorCode.INVALID_REQUEST,
-        (f"a timeout of {timeout_ms} ms cannot be; ask for 1 to 300000 ms",),
+        (f"a timeout of {timeout_ms} ms is invalid; use 1 to 300000 ms",),
         _create(topic="lake", timeout_ms=timeout_ms),
         _post("/v1/topics", {"timeout_ms": timeout_ms}, topic="lake", replication_factor=1),
         f"topics create lake -r 1 --timeout {seconds}",

@@ -122,8 +122,8 @@ def test_a_recreated_partition_is_read_from_its_start() -> None:
     found = continuation(read(ReadTo(7, 2)), again, {})
     assert where(found) == ReadTo(0)
     assert found.losses == (
-        "sea/0 was removed and added again: of the former one nothing from offset 7 on can be read "
-        "any more, and the new one is read from its start",
+        "sea/0 was removed and added again: of the previous one nothing from offset 7 on can be "
+        "read any more, and the new one is read from its start",
     )
     # Reported once.
     assert continuation(found.offsets, again, {}).losses == ()
@@ -158,6 +158,6 @@ def test_nothing_is_compared_where_nothing_was_read() -> None:
 
 def test_the_error_has_the_next_step() -> None:
     assert DataLossError(["this is gone", "that is gone"]).message == (
-        "this is gone; that is gone. To go on with what is there set failOnDataLoss to false; to "
-        "read all of it again begin with a new checkpointLocation"
+        "this is gone; that is gone. To continue with what is there set failOnDataLoss to false; "
+        "to read all of it again begin with a new checkpointLocation"
     )

@@ -32,20 +32,20 @@ _SYNC = "sync"
 _RESOURCES = {cause: resource for resource, cause in CAUSES.items()}
 
 _STEPS = {
-    causes.DISK_SLOW: "Look at what else uses the disk of {who} (iostat -x, iotop), at "
-    "limits of its volume (operations or bytes a second), and at the kernel's log of its machine. "
+    causes.DISK_SLOW: "Check what else uses the disk of {who} (iostat -x, iotop), the "
+    "limits of its volume (operations or bytes per second), and the kernel's log of its machine. "
     "End what slows it, or give the broker another disk. It keeps up again by itself.",
     causes.OPEN_FILES: "Raise the limit of open files of {who} and restart it "
     "(LimitNOFILE= of a systemd unit, ulimit -n, --ulimit nofile= of a container; 65536 is "
-    "usual), or for the running process: prlimit --pid PID --nofile=65536. Where connections use "
-    "them up, look at the client that is named.",
+    "usual), or for the running process: prlimit --pid PID --nofile=65536. If connections use "
+    "them up, check the client that is named.",
     causes.MEMORY_SHORT: "Raise the memory limit of {who} (ulimit -v, or that of its "
     "container), or give it fewer partitions and smaller requests: at the limit its process ends.",
-    causes.MANY_CONNECTIONS: "Look at the client at that address: a process needs one connection "
-    "to each broker. Let it share one client, or close those that it does not use; where it "
-    "stands for many machines, raise max_connections_per_client of {who}.",
+    causes.MANY_CONNECTIONS: "Check the client at that address: a process needs one connection "
+    "to each broker. Let it share one client, or close those that it does not use; if many "
+    "machines share the address, raise max_connections_per_client of {who}.",
     causes.CPU_STARVED: "Give {who} more CPU (cpu.max of its control group, its nice "
-    "value), or end what else runs on its machine, or what stops its process again and again "
+    "value), or end what else runs on its machine, or find what stops its process again and again "
     "(cpulimit, kill -STOP, a frozen control group, a machine that is suspended).",
 }
 # Steps for services that are not brokers.
@@ -53,8 +53,8 @@ _OTHER_STEPS = {
     **_STEPS,
     causes.MEMORY_SHORT: "Raise the memory limit of {who} (ulimit -v, or that of its container): "
     "at the limit its process ends.",
-    causes.MANY_CONNECTIONS: "Look at the client at that address. Let it share connections, or "
-    "close those that it does not use; where it stands for many machines, raise "
+    causes.MANY_CONNECTIONS: "Check the client at that address. Let it share connections, or "
+    "close those that it does not use; if many machines share the address, raise "
     "max_connections_per_client of {who}.",
 }
 NEXT_STEP = {cause: step.replace("{who}", "broker {broker}") for cause, step in _STEPS.items()}
@@ -122,7 +122,7 @@ def why_unconnected(view: ClusterView, broker_id: int) -> Reason | None:
     """Returns why others cannot connect to it, although the network works."""
     if lacks_files(view, broker_id):
         root = Root(causes.OPEN_FILES, broker_id)
-        return Reason(root, "is at its limit of open files and takes no new connection")
+        return Reason(root, "is at its limit of open files and accepts no new connection")
     if view.pressure(broker_id, CONNECTIONS) is not None:
         root = Root(causes.MANY_CONNECTIONS, broker_id)
         return Reason(root, "is busy with the connections of one client")

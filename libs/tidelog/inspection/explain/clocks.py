@@ -19,8 +19,8 @@ MAX_SKEW_MS = 5_000
 MAX_OWN_TIME_MS = 60_000
 
 _PUT_RIGHT = (
-    "Put the clock of {which} right (`chronyc tracking` and `timedatectl` on its machine say what "
-    "its time service does); nothing has to be restarted."
+    "Correct the clock of {which} (`chronyc tracking` and `timedatectl` on its machine show "
+    "the state of its time service); nothing has to be restarted."
 )
 
 
@@ -157,7 +157,7 @@ def _ahead_of_others(broker_id: int, about: list[_Skew]) -> int:
 def _dated_by_others(broker_id: int, ahead_ms: int) -> Iterator[str]:
     if ahead_ms < -MAX_OWN_TIME_MS:
         yield (
-            f"broker-{broker_id} dates what it leads by the other brokers' time while it hears "
+            f"broker-{broker_id} dates what it leads by the other brokers' time while it receives "
             "most of them ahead of its own; its retention deletes as much later"
         )
 
@@ -165,7 +165,7 @@ def _dated_by_others(broker_id: int, ahead_ms: int) -> Iterator[str]:
 def _evidence(skew: _Skew) -> str:
     how = "ahead of" if skew.skew_ms > 0 else "behind"
     return (
-        f"broker-{skew.broker} heard the clock of broker {skew.other} {span(abs(skew.skew_ms))} "
+        f"broker-{skew.broker} received the clock of broker {skew.other} {span(abs(skew.skew_ms))} "
         f"{how} its own, in their replica fetches"
     )
 
@@ -180,12 +180,12 @@ def _doubts(view: ClusterView) -> Iterator[Finding]:
             causes.WARNING,
             f"broker {broker_id} deletes nothing for its age, because its clock is in doubt",
             (
-                f"broker-{broker_id} says of its clock: {doubt.reason}, by {span(doubt.ahead_ms)}; "
-                f"it has been in doubt for {span(doubt.for_ms)}",
+                f"broker-{broker_id} reports about its clock: {doubt.reason}, by "
+                f"{span(doubt.ahead_ms)}; it has been in doubt for {span(doubt.for_ms)}",
             ),
             f"Compare the clock of broker {broker_id} with a time server's (`chronyc tracking`). "
-            "Where it is wrong put it right. Where it is right, put those of the others right: it "
+            "If it is wrong, correct it. If it is right, correct those of the others: it "
             "is believed once another broker that has not jumped as well has the same time, or "
-            "once none has contradicted it for a day; retention_bytes holds meanwhile.",
+            "once none has contradicted it for a day; retention_bytes applies in the meantime.",
             broker=broker_id,
         )

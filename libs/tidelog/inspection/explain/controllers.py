@@ -28,11 +28,13 @@ DELETION_WAITS_MIN_MS = 2_000
 _MAX_PENDING_SHOWN = 3
 
 
-_TO_START_A_CONTROLLER = "Start a controller; one that runs and is not elected says why in its log."
+_TO_START_A_CONTROLLER = (
+    "Start a controller; a controller that runs and is not elected logs the reason."
+)
 _TO_RESUME_A_CONTROLLER = (
-    "Look at the process of {which}: is it stopped (kill -CONT PID lets it continue), or starved "
-    "of CPU or memory? One that continues stands for election by itself. Otherwise start another "
-    "controller."
+    "Check the process of {which}: is it stopped (kill -CONT PID lets it continue), or starved "
+    "of CPU or memory? One that continues takes part in elections by itself. Otherwise start "
+    "another controller."
 )
 
 
@@ -58,7 +60,7 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
     reporters = sorted({name_of(state) for state in view.observed.reporters if state.broker})
     if not named and reporters:
         told_by = ", ".join(reporters[:MAX_NAMED])
-        evidence.append(f"no controller is registered as active, by the word of {told_by}")
+        evidence.append(f"no controller is registered as active, according to {told_by}")
     evidence += standbys.faults_of_missing(view)
     because = tuple(
         root
@@ -107,15 +109,15 @@ def _without_controller(
     `ClusterView.has_no_controller`. If it names none, all controllers that ran lately count.
     """
     listening = {service.listening for service in silent}
-    nobody = "nobody elects leaders, creates or deletes topics"
+    nobody = "no service elects leaders, creates or deletes topics"
     if Listening.BUSY in listening:
         return (
             causes.CONTROLLER_UNREACHABLE,
             causes.WARNING,
-            "the active controller lives and cannot be asked in time, so that what it knows is "
-            "not told here",
-            "Ask again, with more time (--timeout). If it stays so, check the network to it: "
-            f"{TO_SEE_LOSS}. Then look at what CPU and memory its machine has left.",
+            "the active controller is alive and did not answer in time, so that its state "
+            "is missing here",
+            "Run explain again with a longer --timeout. If it stays so, check the network to it: "
+            f"{TO_SEE_LOSS}. Then check what CPU and memory its machine has left.",
         )
     if Listening.UNRESOLVED in listening:
         service = next(s for s in silent if s.listening is Listening.UNRESOLVED)
@@ -123,24 +125,25 @@ def _without_controller(
         return (
             causes.CONTROLLER_UNREACHABLE,
             causes.WARNING,
-            f"{who} advertises a name that does not resolve here: {service.address}; what it knows "
-            "is not told here",
+            f"{who} advertises a name that does not resolve here: {service.address}; its state "
+            "is missing here",
             f"Correct advertised_address of {who}, or the name resolution of this machine.",
         )
     if listening & {Listening.SILENT, Listening.ERRS}:
         return (
             causes.CONTROLLER_UNREACHABLE,
             causes.WARNING,
-            "the active controller cannot be asked, so that what it knows is not told here",
-            "Check the network to its address; ask from another machine, or one of the services.",
+            "the active controller cannot be queried, so that its state is missing here",
+            "Check the network to its address; run explain on another machine, or through another "
+            "service.",
         )
     if Listening.ACCEPTS in listening:
         return (
             causes.NO_CONTROLLER,
             causes.CRITICAL,
-            "the active controller stands still: it takes connections and answers nothing; "
+            "the active controller is paused: it accepts connections and does not respond; "
             f"{nobody}",
-            "Look at its process: is it stopped, or starved of CPU or memory? Another one takes "
+            "Check its process: is it stopped, or starved of CPU or memory? Another one takes "
             "over when its lease has ended.",
         )
     paused = [s for s in all_silent if s.listening is Listening.ACCEPTS and s.id >= 0]
@@ -170,15 +173,15 @@ def no_report(view: ClusterView) -> Iterator[Finding]:
     yield Finding(
         causes.BROKER_BUSY,
         causes.WARNING,
-        f"{listed(busy)} {lives} and cannot be asked in time, so that nobody tells how the "
-        "cluster stands",
+        f"{listed(busy)} {lives} and did not answer in time, so that the state of the cluster is "
+        "not known",
         tuple(
-            f"{service} {service.listening.value}; asked, it {service.problem}"
+            f"{service} {service.listening.value}; when queried, it {service.problem}"
             for service in view.observed.silent[:MAX_NAMED]
         ),
-        "Ask again, with more time (--timeout), or a controller (--bootstrap host:port), which "
-        "has less to tell. If it stays so, check the network to them (`ping -c 100`, retrans in "
-        "`ss -ti`), then what CPU, memory and disk their machines have left.",
+        "Run explain again with a longer --timeout, or through a controller (--bootstrap "
+        "host:port), whose answer is smaller. If it stays so, check the network to them (`ping -c "
+        "100`, retrans in `ss -ti`), then what CPU, memory and disk their machines have left.",
     )
 
 
@@ -213,7 +216,7 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) ->
     evidence = _evidence_of(view, backlog)
     reason = why_broker_does_nothing(view, broker_id)
     if reason is None and broker_id in view.brokers:
-        evidence.append(f"broker-{broker_id} answers questions: it lives")
+        evidence.append(f"broker-{broker_id} answers requests: it is alive")
     evidence += effects(root, following.get(root, ()))
     changes = plural(backlog.pending, "state change")
     starts = reason is not None and reason.root.cause == causes.BROKER_STARTING
@@ -224,20 +227,20 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) ->
     away = cut_offs.why_commands_wait(view, broker_id)
     if away is not None:
         severity, summary = causes.WARNING, f"{summary}: the controller does not reach it"
-        next_step = f"See {away}; the controller goes on sending."
+        next_step = f"See {away}; the controller continues to send."
     elif reason is not None:
         summary += f": it {reason.words}"
-        next_step = f"See what is wrong with broker {broker_id}; the controller goes on sending."
+        next_step = f"See what is wrong with broker {broker_id}; the controller continues to send."
     elif is_worked_through:
         summary = f"broker {broker_id} works through {changes}{_pace(backlog)}"
         next_step = (
-            "Nothing; it has them in time by itself. If they grow more, look at what CPU and disk "
+            "Nothing; it has them in time by itself. If they grow more, check what CPU and disk "
             f"broker {broker_id} has left."
         )
     else:
         next_step = (
-            f"Look at what CPU and disk broker {broker_id} has left, at its log, and at the "
-            "network from the controller to it. The controller goes on sending."
+            f"Check what CPU and disk broker {broker_id} has left, its log, and the "
+            "network from the controller to it. The controller continues to send."
         )
     return Finding(
         root.cause,
@@ -264,7 +267,7 @@ def _pace(backlog: BrokerBacklog) -> str:
 def _evidence_of(view: ClusterView, backlog: BrokerBacklog) -> list[str]:
     assert view.active is not None
     evidence = [
-        f"{name_of(view.active)} says: broker {backlog.broker_id}, in life "
+        f"{name_of(view.active)} reports: broker {backlog.broker_id}, in incarnation "
         f"{backlog.broker_epoch}, has yet to acknowledge {plural(backlog.pending, 'state')}, the "
         f"oldest for {span(backlog.oldest_ms)}{_revisions(backlog)}"
     ]
@@ -277,7 +280,7 @@ def _evidence_of(view: ClusterView, backlog: BrokerBacklog) -> list[str]:
     if backlog.problem:
         evidence.append(f'its last command failed: "{backlog.problem}"')
     for pending in backlog.first[:_MAX_PENDING_SHOWN]:
-        refused = f', refused: "{pending.problem}"' if pending.problem else ""
+        refused = f', rejected: "{pending.problem}"' if pending.problem else ""
         known = pending.acknowledged_revision
         evidence.append(
             f"{pending.topic}/{pending.partition} is to reach revision {pending.revision}"
@@ -310,7 +313,7 @@ def _deletion(view: ClusterView, deletion: WaitingDeletion) -> Finding:
         causes.INFO if at_work else causes.WARNING,
         f"{_what(deletion)} has waited {span(deletion.waiting_ms)} for {brokers(deletion.brokers)}",
         (
-            f"{name_of(view.active)} says: topic id {deletion.topic_id} has been waiting for "
+            f"{name_of(view.active)} reports: topic id {deletion.topic_id} has been waiting for "
             f"{span(deletion.waiting_ms)}",
             *(wait.line for wait in waits),
         ),
@@ -352,13 +355,13 @@ def _how_to_delete(waits: Sequence[_Wait]) -> str:
     steps = []
     if away:
         steps.append(
-            f"Mend {brokers(away)}, or stop "
-            f"{'its process' if len(away) == 1 else 'their processes'}: brokers that are away are "
-            "not waited for, and delete their replicas when they are back."
+            f"Repair {brokers(away)}, or stop "
+            f"{'its process' if len(away) == 1 else 'their processes'}: it does not wait for "
+            "unavailable brokers; these delete their replicas when they are back."
         )
     if held_up:
-        steps.append(f"Mend what holds up {brokers(held_up)}, which deletes them then by itself.")
-    return " ".join(steps) or "Look again in some seconds; the deletion goes on by itself."
+        steps.append(f"Repair what holds up {brokers(held_up)}, which deletes them then by itself.")
+    return " ".join(steps) or "Run explain again in some seconds; the deletion continues by itself."
 
 
 def _why_not_deleted(view: ClusterView, deletion: WaitingDeletion, broker_id: int) -> _Wait:
@@ -374,7 +377,7 @@ def _why_not_deleted(view: ClusterView, deletion: WaitingDeletion, broker_id: in
     backlog = backlogs.pending_of(view, broker_id)
     for pending in backlog.first if backlog else ():
         if pending.topic == deletion.topic and pending.problem:
-            return _Wait(broker_id, _How.HELD_UP, f'{who} refused: "{pending.problem}"')
+            return _Wait(broker_id, _How.HELD_UP, f'{who} rejected: "{pending.problem}"')
     if view.store_lost(broker_id):
         root = view.store_root(broker_id)
         return _Wait(broker_id, _How.HELD_UP, f"{who} misses the metadata store", root)

@@ -75,7 +75,7 @@ def summary(view: ClusterView, root: Root) -> str:
     if _answers_alone(view, broker_id):
         return f"broker {broker_id} is cut off: it alone answers here, and reaches no other service"
     store = " and from the metadata store" if view.store_lost(broker_id) else ""
-    return f"broker {broker_id} lives and is cut off from the other brokers{store}"
+    return f"broker {broker_id} is alive and cut off from the other brokers{store}"
 
 
 def evidence(view: ClusterView, broker_id: int) -> Iterator[str]:
@@ -145,8 +145,8 @@ def controller_cut_off(view: ClusterView) -> Iterator[Finding]:
         yield Finding(
             causes.CONTROLLER_CUT_OFF,
             causes.WARNING,
-            f"{who}, the active controller, does not reach broker {broker_id}, which lives: what "
-            "it decides does not get there",
+            f"{who}, the active controller, does not reach broker {broker_id}, which is alive: "
+            "what it decides does not get there",
             tuple(_evidence(view, broker_id)),
             f"Check the network from the machine of {who} to {address}, the advertised address of "
             f"broker {broker_id}: routes, firewall and security rules, and what lies between. The "
@@ -158,7 +158,7 @@ def controller_cut_off(view: ClusterView) -> Iterator[Finding]:
 def _evidence(view: ClusterView, broker_id: int) -> Iterator[str]:
     yield from (f"broker {broker_id}: {line}" for line in view.links.evidence(broker_id))
     if broker_id in view.brokers:
-        yield f"broker-{broker_id} answers questions: it lives"
+        yield f"broker-{broker_id} answers requests: it is alive"
     reached = view.links.connected
     yield f"the controller reaches {brokers(reached) if reached else 'no broker'}"
     backlog = view.backlogs.get(broker_id)

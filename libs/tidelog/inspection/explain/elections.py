@@ -94,8 +94,8 @@ def _step(
     if away:
         return _bring_back(away, next_steps.recover(names, "--from-live-replicas"))
     if key.recovery == "manual":
-        return f"Consent to the loss of what no replica has any more: {next_steps.recover(names)}"
-    return "Look at the findings about controller and store; the election follows by itself."
+        return f"Accept the loss of records that no replica has: {next_steps.recover(names)}"
+    return "Check the findings about controller and store; the election follows by itself."
 
 
 def _intact(away: Sequence[InSyncMember]) -> list[int]:
@@ -173,7 +173,7 @@ def _candidate_state(
     if member.broker_epoch == LOST_DATA:
         was += " and is known to have lost data"
     elif member.broker_epoch != NOT_KNOWN:
-        was += f" in its life {member.broker_epoch}"
+        was += f" in its incarnation {member.broker_epoch}"
     reason = why_broker_does_nothing(view, broker_id)
     if reason is not None:
         departure = view.departures.get(broker_id)
@@ -191,7 +191,7 @@ def _candidate_state(
     if registered is None:
         root = Root(causes.BROKER_UNREGISTERED, broker_id)
         not_registered = Reason(root, "is not registered")
-        return _CandidateState(member, f"{was}; it lives and is not registered", not_registered)
+        return _CandidateState(member, f"{was}; it is alive and not registered", not_registered)
     if registered.state == "stopping":
         root = Root(causes.BROKER_STOPPING, broker_id)
         return _CandidateState(member, f"{was}; it is stopping", Reason(root, "is stopping"))
@@ -199,12 +199,12 @@ def _candidate_state(
     if whole_since and 0 < member.broker_epoch < whole_since:
         return _CandidateState(
             member,
-            f"{was}; it is back in life {registered.broker_epoch}, and has lost data: it is whole "
-            f"only since life {whole_since}",
+            f"{was}; it is back in incarnation {registered.broker_epoch}, and has lost data: it "
+            f"is intact only since incarnation {whole_since}",
         )
     return _CandidateState(
         member,
-        f"{was}; it is there in life {registered.broker_epoch}",
+        f"{was}; it is there in incarnation {registered.broker_epoch}",
         can_lead=member.broker_epoch != LOST_DATA,
     )
 
@@ -231,12 +231,12 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     )
     if view.has_no_controller:
         reasons.append(_no_controller_to_elect())
-        waits = "nobody elects another, because no controller is active"
+        waits = "no other is elected, because no controller is active"
     elif not view.store_accepts_changes:
         reasons.append(Reason(view.lost_store_root, "keeps everything as it is"))
-        waits = "nobody can elect another as long as the metadata store takes no changes"
+        waits = "no other can be elected while the metadata store accepts no changes"
     elif starts:
-        waits = "it leads again once the controller has told it so, or another is elected"
+        waits = "it leads again once the controller has commanded it, or another is elected"
     elif candidates := _without_successor(view, key):
         return _leader_gone_for_good(key, reason, candidates, paused=liveness is Liveness.PAUSED)
     else:
@@ -318,7 +318,7 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
         next_step = f"Start any of brokers {listed(key.replicas)}."
     else:
         why = "it waits for its first election"
-        next_step = "Look at the findings about controller and store; it follows by itself."
+        next_step = "Check the findings about controller and store; it follows by itself."
     answering = [b for b, reason in zip(key.replicas, found, strict=True) if reason is None]
     return Symptom(
         causes.NO_LEADER,
@@ -353,12 +353,12 @@ def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
             "controller does the rest."
         )
     elif reasons:
-        why = "nobody has chosen them"
-        next_step = "Look at the findings about controller and store; it follows by itself."
+        why = "no controller has chosen them"
+        next_step = "Check the findings about controller and store; it follows by itself."
     else:
         severity = causes.INFO
         why = "{} being created"
-        next_step = "Look again in a moment; the active controller goes on."
+        next_step = "Run explain again in a moment; the active controller continues."
     asked = f", and the replication factor is {factor}" if factor else ""
     return Symptom(
         causes.NO_LEADER,
@@ -378,7 +378,7 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
         return None
     name = name_of_key(key)
     at_ms = key.unclean_elected_at_ms
-    when = f" {ago(at_ms, view.now_ms())}" if at_ms else ", at a time that its key does not tell"
+    when = f" {ago(at_ms, view.now_ms())}" if at_ms else ", at a time that its key does not contain"
     evidence = [
         f"{name}: broker {key.leader} was elected in leader epoch {key.leader_epoch}{when}, though "
         "it may lack committed records"

@@ -182,7 +182,7 @@ def _of_broker(
     evidence = ["each time its partitions get other leaders, and it registers again"]
     if own is not None:
         evidence.append(
-            f"broker-{loss.broker_id} says: its own registration was lost "
+            f"broker-{loss.broker_id} reports: its own registration was lost "
             f"{plural(own.registrations_lost, 'time')}"
         )
     if led_most is not None:
@@ -193,20 +193,20 @@ def _of_broker(
     if loss.stood_still:
         assert own is not None
         summary = (
-            f"{who} stands still again and again, so that its lease has ended "
+            f"{who} is paused again and again, so that its lease has ended "
             f"{plural(loss.ended, 'time')} within the last {span(loss.window_ms)}"
         )
         evidence.append(
-            f"broker-{loss.broker_id} says: its process did not run for a second or longer "
+            f"broker-{loss.broker_id} reports: its process did not run for a second or longer "
             f"{plural(own.standstills, 'time')}, the longest {span(own.longest_standstill_ms)}"
         )
         next_step = _TO_LET_RUN.format(who=who)
     elif own is None:
-        evidence.append(f"{who} does not answer: whether its process stands still it cannot say")
+        evidence.append(f"{who} does not answer: it does not report whether its process was paused")
         next_step = f"{_TO_LET_RUN.format(who=who)} {_TO_CONNECT.format(who=who)}"
     else:
         evidence.append(
-            f"broker-{loss.broker_id} says: its process stood still for a second or longer "
+            f"broker-{loss.broker_id} reports: its process was paused for a second or longer "
             f"{plural(own.standstills, 'time')}, which does not explain it"
         )
         next_step = _TO_CONNECT.format(who=who)
@@ -224,8 +224,9 @@ def _of_broker(
 _TO_LET_RUN = (
     "Find what stops the process or the machine of {who}: a container or virtual machine that is "
     "paused, moved or saved (docker pause, snapshots, live migration), a frozen control group, "
-    "kill -STOP or a debugger, swapping, or a CPU that others take. Logs of the kernel and "
-    "of the host show it. A greater lease_ttl_seconds of {who} bridges standstills that have to be."
+    "kill -STOP or a debugger, swapping, or a CPU that other processes take. Logs of the kernel "
+    "and of the host show it. A greater lease_ttl_seconds of {who} bridges standstills that have "
+    "to be."
 )
 _TO_CONNECT = (
     "Check the network between {who} and the metadata store, which serves the other brokers: the "
@@ -242,7 +243,7 @@ _TO_CORRECT_BROKERS = (
     "fails."
 )
 _TO_FIND_THE_CAUSE = (
-    "Look at etcd (its disk, its own elections), at the network to it and at what CPU the "
+    "Check etcd (its disk, its own elections), the network to it and what CPU the "
     "services get: leases that are not renewed in time end. A greater lease_ttl_seconds "
     "bridges longer gaps."
 )
@@ -336,7 +337,8 @@ def _line(state: ServiceState, elections: RecentElections) -> str:
         else ""
     )
     return (
-        f"{name_of(state)} says: the controller has changed {plural(elections.controllers, 'time')}"
-        f"{most}; its own registration was lost {plural(elections.registrations_lost, 'time')}; "
-        f"the last of these {span(elections.last_ms)} ago"
+        f"{name_of(state)} reports: the controller has changed "
+        f"{plural(elections.controllers, 'time')}{most}; its own registration was lost "
+        f"{plural(elections.registrations_lost, 'time')}; the last of these "
+        f"{span(elections.last_ms)} ago"
     )

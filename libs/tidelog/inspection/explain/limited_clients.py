@@ -23,7 +23,7 @@ _NEXT_STEP = {
     "the rejected addresses above), and let them send fewer requests at once; or raise "
     "max_client_requests of {who}.",
     MAX_CONNECTIONS: "Let each process at that address share one client, or close those that it "
-    "does not use; where it stands for many machines, raise max_connections_per_client of {who}.",
+    "does not use; if many machines share the address, raise max_connections_per_client of {who}.",
     "connections": "Find the clients that hold most connections of {who} (`ss -tn` on its host), "
     "and let them use fewer; or start another gateway.",
     "body_bytes": "Let clients send fewer large bodies to {who} at once, or raise its "
@@ -36,8 +36,8 @@ _NEXT_STEP = {
     ),
 }
 _OTHERWISE = (
-    "Let the client wait for answers before it sends more; where its address stands for many "
-    "machines, raise {limit} of {who}."
+    "Let the client wait for answers before it sends more; if many machines share its "
+    "address, raise {limit} of {who}."
 )
 _OF_ALL = frozenset({OF_ALL_CLIENTS, *GATEWAY_TOTAL_LIMITS})
 

@@ -98,7 +98,7 @@ class Links:
             for one, its in ((other, broker_id), (broker_id, other)):
                 ms = self.silent_ms(one, its)
                 if ms is not None:
-                    yield f"broker-{one} says: broker {its} has not answered it for {span(ms)}"
+                    yield f"broker-{one} reports: broker {its} has not answered it for {span(ms)}"
         yield from self._of_controller(broker_id)
         reached = [other for other in sorted(self._heard) if self.work(broker_id, other)]
         if reached:

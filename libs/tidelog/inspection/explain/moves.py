@@ -114,7 +114,7 @@ def _move_waits(
         f"Help {waited}; see what it follows from. Until then the original replicas serve. Or give "
         f"it up: tidelog operations cancel {move.operation}"
         if hinders
-        else "Nothing; it goes on by itself"
+        else "Nothing; it continues by itself"
         + (
             ", and faster with a higher bound: tidelog throttle set RATE"
             if _is_bound(reasons)

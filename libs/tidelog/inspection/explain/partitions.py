@@ -99,7 +99,7 @@ def _out_of_isr(
     severity = causes.WARNING
     evidence: tuple[str, ...] = ()
     next_step = f"tidelog explain --broker {broker_id}"
-    why = f"it {reason.words}" if reason else "nobody tells why"
+    why = f"it {reason.words}" if reason else "no service reports why"
     progress = view.progress(key, broker_id)
     rejection = rejection_of(view, key, broker_id)
     if reason is None and progress is not None and _has_all(progress):
@@ -109,29 +109,30 @@ def _out_of_isr(
             if progress.lag_records == 0
             else "it had every record a moment ago and is about to be admitted"
         )
-        next_step = "Look again in a moment."
+        next_step = "Run explain again in a moment."
         evidence = (
-            f"{name}: broker-{key.leader}, the leader, says: its end is at "
+            f"{name}: broker-{key.leader}, the leader, reports: its end is at "
             f"{progress.log_end_offset}, its last fetch was {span(progress.last_fetch_ms)} ago",
         )
     elif reason is not None and reason.root.cause == causes.REPLICA_CATCHING_UP:
         severity = causes.INFO
     elif reason is None and rejection is not None:
         follower, line = rejection
-        why = f"its leader, broker {key.leader}, refuses its fetches"
+        why = f"its leader, broker {key.leader}, rejects its fetches"
         evidence = (line,)
         next_step = (
-            f"Look again in some seconds; if it stays so, look at the log of broker {key.leader}."
+            f"Run explain again in some seconds; if it stays so, check the log of broker "
+            f"{key.leader}."
         )
         if follower.problem_ms < FIRST_FETCH_MS:
             severity = causes.INFO
     elif reason is None and progress is not None and progress.last_fetch_ms < 0:
         why = "its leader has had no fetch of it in this epoch yet"
-        next_step = "Look again in some seconds."
+        next_step = "Run explain again in some seconds."
         if is_young(view, key):
             severity = causes.INFO
     elif reason is None and view.leading(key) is None:
-        why = f"its leader, broker {key.leader}, tells nothing of it"
+        why = f"its leader, broker {key.leader}, does not report it"
         next_step = f"tidelog explain --broker {key.leader}"
     return Symptom(
         causes.REPLICA_OUT_OF_ISR,
@@ -193,7 +194,7 @@ def _under_min_isr(
     if leading is not None and leading[1].refused_below_min_isr:
         last = leading[1].last_refused_ms
         evidence.append(
-            f"{name}: broker-{key.leader}, the leader, has refused "
+            f"{name}: broker-{key.leader}, the leader, has rejected "
             f"{plural(leading[1].refused_below_min_isr, 'append')} with acks=all in this epoch"
             + (f", the last {span(last)} ago" if last >= 0 else "")
         )
@@ -202,8 +203,8 @@ def _under_min_isr(
         causes.CRITICAL,
         name,
         f"{name} has fewer replicas in sync ({len(in_sync)}) than its min ISR ({key.min_isr}): "
-        f"acks=all is refused and nothing is committed",
-        "have fewer replicas in sync than their min ISR: acks=all is refused and nothing is "
+        f"acks=all is rejected and nothing is committed",
+        "have fewer replicas in sync than their min ISR: acks=all is rejected and nothing is "
         "committed",
         f"Bring {brokers(sorted(missing))} back into the ISR; see what it follows from."
         if missing
@@ -226,7 +227,7 @@ def _standing_still(
         return
     name = name_of_key(key)
     told = (
-        f"{name}: broker-{key.leader}, the leader, says: its high watermark is "
+        f"{name}: broker-{key.leader}, the leader, reports: its high watermark is "
         f"{replica.high_watermark}, its log ends at {replica.log_end_offset}, and nothing has "
         f"moved for {span(leader.hw_stalled_ms)}"
     )
@@ -239,9 +240,10 @@ def _standing_still(
         causes.HW_STALLED,
         causes.CRITICAL,
         name,
-        f"the high watermark of {name} stands still at {replica.high_watermark} because {why}: "
-        f"{plural(replica.log_end_offset - replica.high_watermark, 'record')} wait to be committed",
-        f"have a high watermark that stands still because {why}",
+        f"the high watermark of {name} does not advance from {replica.high_watermark} because "
+        f"{why}: {plural(replica.log_end_offset - replica.high_watermark, 'record')} wait to be "
+        "committed",
+        f"have a high watermark that does not advance because {why}",
         next_steps.of_stall(_stall(view, key, leading, under_min_isr)),
         (told, *lines),
         reasons,
@@ -313,7 +315,9 @@ def _holders(
     ]
     reasons = [reason for _, reason in found if reason is not None]
     if reasons and view.cannot_write_store(key.leader):
-        stuck = "its leader cannot take it out of the ISR, because the metadata store is away"
+        stuck = (
+            "its leader cannot remove it from the ISR, because the metadata store is unreachable"
+        )
         lines.append(stuck)
         reasons.append(Reason(view.store_root(key.leader), "keeps the ISR as it is"))
     words = ", ".join(
@@ -346,9 +350,9 @@ def _consumers_wait(
         causes.WARNING,
         name,
         f"consumers of {name} at offset {listed([w.offset for w in waiting])} get nothing: that "
-        f"lies {between}, which stands still because {why}",
-        f"have consumers that get nothing, because the high watermark stands still: {why}",
-        "Nothing is wrong with the consumer; it goes on when the high watermark does.",
+        f"lies {between}, which does not advance because {why}",
+        f"have consumers that get nothing, because the high watermark does not advance: {why}",
+        "Nothing is wrong with the consumer; it continues when the high watermark advances.",
         evidence,
         (*reasons, Reason(Root(causes.HW_STALLED, key.leader), "holds back records")),
         key.leader,
@@ -468,8 +472,9 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
                 'Consumer(on_damage="skip")). The bytes that were found are in evidence/ in the '
                 f"data_dir of broker {broker_id}.",
                 (
-                    f"{name}: broker-{broker_id} says: offsets {stretches} are damaged; all others "
-                    f"from {replica.log_start_offset} to {replica.log_end_offset - 1} can be read",
+                    f"{name}: broker-{broker_id} reports: offsets {stretches} are damaged; all "
+                    f"others from {replica.log_start_offset} to {replica.log_end_offset - 1} can "
+                    "be read",
                 ),
                 (),
                 broker_id,

@@ -31,7 +31,7 @@ _NEXT_STEP = {
     "UNKNOWN_TOPIC_OR_PARTITION": "Create the topic, or correct its name in the client: tidelog "
     "topics list.",
 }
-_OTHERWISE = "Look at the client's errors; the message says what a broker does not take."
+_OTHERWISE = "Check the client's errors; the message names what the broker rejects."
 
 
 def rejected(view: ClusterView) -> Iterator[Finding]:
@@ -89,7 +89,7 @@ def _of_services(
     senders, because = "the cluster's own services", list[str]()
     next_step = (
         f"No client writes topic {topic}. Look for state_changes_held in the logs of controllers "
-        "and brokers: it names what the brokers do not take. Leave the configuration of the topic "
+        "and brokers: it names what the brokers reject. Leave the configuration of the topic "
         "as it is."
     )
     if reason == INVALID_TIMESTAMP:
@@ -99,9 +99,9 @@ def _of_services(
             senders, because = listed(ahead), [*dict.fromkeys(map(str, ahead.values()))]
             which = senders
         next_step = (
-            f"Put the clock of {which} right (`chronyc tracking` and `timedatectl` on its machine "
-            f"say what its time service does). No client writes topic {topic}: leave its "
-            "configuration as it is. Events that were held are published by themselves then."
+            f"Correct the clock of {which} (`chronyc tracking` and `timedatectl` on its "
+            f"machine show the state of its time service). No client writes topic {topic}: leave "
+            "its configuration as it is. Events that were held are published by themselves then."
         )
     return Finding(
         causes.REQUESTS_REJECTED,

@@ -41,7 +41,7 @@ _OF_FAILURE = {
     "disk_full": (causes.DISK_FULL, "has no room on its disk"),
     "disk_error": (causes.DISK_ERROR, "has a disk that fails"),
     "corrupt": (causes.REPLICA_CORRUPT, "has found its replica damaged"),
-    REJECTS_LEADER: (causes.REPLICA_REJECTS, "rejects what its leader sends"),
+    REJECTS_LEADER: (causes.REPLICA_REJECTS, "rejects batches of its leader"),
 }
 
 
@@ -87,7 +87,7 @@ def not_asked(view: ClusterView, broker_id: int) -> Reason:
     short = broker_pressures.why_silent(view, broker_id)
     if short is not None:
         return short
-    return Reason(Root(causes.BROKER_BUSY, broker_id), "could not be asked in time")
+    return Reason(Root(causes.BROKER_BUSY, broker_id), "did not answer in time")
 
 
 def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
@@ -97,7 +97,7 @@ def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
         if replica.role != "damaged":
             return None
         cause, words = _OF_FAILURE["corrupt"]
-    said = [f"{replica.topic}/{replica.partition}: broker-{broker_id} says: "]
+    said = [f"{replica.topic}/{replica.partition}: broker-{broker_id} reports: "]
     said.append(f'"{replica.failure_message}"' if replica.failure_message else "out of service")
     if replica.failure_ms >= 0:
         said.append(f", for {span(replica.failure_ms)}")
@@ -127,7 +127,7 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
         return _slow(view, key, broker_id) or not_asked(view, broker_id)
     if view.liveness(key.leader) is Liveness.BUSY:
         root = not_asked(view, key.leader).root
-        return Reason(root, f"follows broker {key.leader}, which could not be asked in time")
+        return Reason(root, f"follows broker {key.leader}, which did not answer in time")
     if cut_offs.is_cut_off(view, key.leader):
         root = cut_offs.root_of(key.leader)
         return Reason(root, f"follows broker {key.leader}, which is cut off from the others")
@@ -159,7 +159,7 @@ def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
         return _why_starting(view, broker_id)
     known = view.registry.store_answers and bool(view.registry.brokers)
     if known and broker_id not in view.registry.brokers:
-        return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "lives and is not registered")
+        return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "is alive and not registered")
     return None
 
 
@@ -177,7 +177,7 @@ def _not_informed(
         progress = view.progress(key, broker_id)
         if progress is not None and progress.last_fetch_ms >= 0:
             return None
-        knows = "tells nothing of it"
+        knows = "does not report it"
     return Reason(
         backlogs.root_of(backlog),
         "has not taken its newest state",
@@ -204,7 +204,7 @@ def rejection_of(
         return None
     refused_for = f" for {span(follower.problem_ms)}" if follower.problem_ms >= 0 else ""
     return follower, (
-        f"{name_of_key(key)}: broker-{key.leader} has refused the fetches of broker "
+        f"{name_of_key(key)}: broker-{key.leader} has rejected the fetches of broker "
         f'{broker_id}{refused_for}: "{follower.problem}"'
     )
 
@@ -218,7 +218,7 @@ def _not_served(
     evidence: tuple[str, ...] = ()
     how = f"follows broker {key.leader}"
     if rejection is not None:
-        how, evidence = f"is refused by its leader, broker {key.leader}", (rejection[1],)
+        how, evidence = f"is rejected by its leader, broker {key.leader}", (rejection[1],)
     elif unaware is not None:
         evidence = (unaware,)
     elif replica is None or _knows_its_leader(key, replica):
@@ -231,7 +231,7 @@ def _not_served(
         return Reason(of_follower.root, f"{how}, and {of_follower.words}", evidence)
     if view.has_no_controller:
         root = Root(causes.NO_CONTROLLER)
-        return Reason(root, f"{how}, and no controller tells who leads", evidence)
+        return Reason(root, f"{how}, and no controller reports the leader", evidence)
     return None
 
 
@@ -395,7 +395,7 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
         else f"it had all {span(progress.last_caught_up_ms)} ago"
     )
     evidence = [
-        f"{name_of_key(key)}: broker-{key.leader}, the leader, says: it fetches (last "
+        f"{name_of_key(key)}: broker-{key.leader}, the leader, reports: it fetches (last "
         f"{span(progress.last_fetch_ms)} ago) and lacks {', '.join(lacks)}; {caught_up}"
     ]
     growth = _growth(view, key, end, progress)

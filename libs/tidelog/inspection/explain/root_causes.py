@@ -30,66 +30,66 @@ _SUMMARY = {
     causes.REPLICA_DEAD: "broker {broker} is gone",
     causes.BROKER_STOPPED: "broker {broker} is gone: it was stopped and is not back",
     causes.BROKER_CANNOT_START: "broker {broker} cannot start",
-    causes.BROKER_PAUSED: "broker {broker} stands still: it takes connections and answers nothing",
+    causes.BROKER_PAUSED: "broker {broker} is paused: it accepts connections and does not respond",
     causes.BROKER_UNREACHABLE: "broker {broker} cannot be reached from here",
-    causes.BROKER_CUT_OFF: "broker {broker} lives and is cut off from the other brokers",
-    causes.BROKER_BUSY: "broker {broker} lives and cannot be asked in time, so that what it knows "
-    "is not told here",
-    causes.BROKER_UNREGISTERED: "broker {broker} lives and is not registered in the metadata store",
+    causes.BROKER_CUT_OFF: "broker {broker} is alive and cut off from the other brokers",
+    causes.BROKER_BUSY: "broker {broker} is alive and did not answer in time, so that its "
+    "state is missing here",
+    causes.BROKER_UNREGISTERED: "broker {broker} is alive and not registered in the metadata store",
     causes.BROKER_STARTING: "broker {broker} is starting",
     causes.BROKER_STOPPING: "broker {broker} is stopping",
     causes.REPLICA_SLOW: "broker {broker} fetches and does not catch up",
     causes.REPLICA_CATCHING_UP: "broker {broker} is catching up",
-    causes.REPLICA_CUT_OFF: "broker {broker} lives and is cut off from a leader that it follows",
+    causes.REPLICA_CUT_OFF: "broker {broker} is alive and cut off from a leader that it follows",
     causes.DISK_FULL: "broker {broker} has no room on its disk",
     causes.DISK_ERROR: "the disk of broker {broker} fails",
     causes.REPLICA_CORRUPT: "broker {broker} has found replicas damaged",
-    causes.REPLICA_REJECTS: "broker {broker} rejects what its leader sends",
+    causes.REPLICA_REJECTS: "broker {broker} rejects batches of its leader",
 }
 _NEXT_STEP = {
-    causes.REPLICA_DEAD: "Start broker {broker}; its log says why it ended. It catches up and "
-    "rejoins every ISR by itself.",
+    causes.REPLICA_DEAD: "Start broker {broker}; its log contains the reason for its end. It "
+    "catches up and rejoins every ISR by itself.",
     causes.BROKER_CANNOT_START: "Correct what its last start reported, and start broker {broker} "
     "again. It catches up and rejoins every ISR by itself.",
-    causes.BROKER_STOPPED: "Start broker {broker} again when what it was stopped for is done. It "
+    causes.BROKER_STOPPED: "Start broker {broker} again when its maintenance is done. It "
     "catches up and rejoins every ISR by itself.",
-    causes.BROKER_PAUSED: "Look at its process: is it stopped (kill -CONT PID lets it go on), "
-    "starting on a large log, or starved of CPU, memory or disk? Restart it where it does not "
-    f"recover; it rejoins by itself. Where it runs, check the network to it: {TO_SEE_LOSS}.",
+    causes.BROKER_PAUSED: "Check its process: is it stopped (kill -CONT PID lets it continue), "
+    "starting on a large log, or starved of CPU, memory or disk? Restart it if it does not "
+    f"recover; it rejoins by itself. If it runs, check the network to it: {TO_SEE_LOSS}.",
     causes.BROKER_UNREACHABLE: "Check the network to its advertised address, and that this "
-    "address is the right one; look at its process where that is well, and ask again in some "
-    "seconds.",
+    "address is the right one; if that is in order, check its process, and run explain again in "
+    "some seconds.",
     causes.BROKER_CUT_OFF: cut_offs.NEXT_STEP,
-    causes.BROKER_BUSY: "Ask again, with more time (--timeout). If it stays so, check the network "
-    f"to broker {{broker}} first, as it reports no shortage: {TO_SEE_LOSS}. Then look at what CPU, "
-    "memory and disk it has left.",
+    causes.BROKER_BUSY: "Run explain again with a longer --timeout. If it stays so, check the "
+    f"network to broker {{broker}} first, as it reports no shortage: {TO_SEE_LOSS}. Then check "
+    "what CPU, memory and disk it has left.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
     "--broker {broker}); it registers by itself.",
     causes.BROKER_STARTING: "Wait until it has opened its logs and has its replicas from the "
-    "controller; ask again to see how far it is.",
+    "controller; run explain again to see its progress.",
     causes.BROKER_STOPPING: "Nothing, if it is meant to stop; start it again when it has.",
-    causes.REPLICA_SLOW: "Look at CPU, disk and network of broker {broker}, and at what else "
+    causes.REPLICA_SLOW: "Check CPU, disk and network of broker {broker}, and what else "
     "its leaders have to send; it rejoins when it has caught up.",
     causes.REPLICA_CATCHING_UP: "Nothing; it rejoins when it has caught up.",
     causes.REPLICA_CUT_OFF: "Check the network from broker {broker} to that leader's advertised "
     "address, and what lies between.",
     causes.DISK_FULL: "Make room on its data_dir, shorten retention_ms or retention_bytes of large "
     "topics, or delete topics: that frees space on a full disk, too. It continues by itself.",
-    causes.DISK_ERROR: "Look at the kernel's log of its machine. Stop broker {broker}, repair the "
+    causes.DISK_ERROR: "Check the kernel's log of its machine. Stop broker {broker}, repair the "
     "disk and mount it writable, and start the broker: its replicas are copied from their leaders "
     "by themselves. On a new, empty disk start it with --replace-directory{directory}.",
     **broker_pressures.NEXT_STEP,
-    causes.REPLICA_REJECTS: "Check the disk of its leader: tidelog brokers scrub {leaders}. Where "
+    causes.REPLICA_REJECTS: "Check the disk of its leader: tidelog brokers scrub {leaders}. If "
     "it is sound, check the network between the two; broker {broker} fetches again by itself, and "
     "stays out of the ISR until then. If nothing helps, move the replica away and back, so that it "
     "is copied from scratch.",
-    causes.REPLICA_CORRUPT: "It is cut to what is sound and copied anew from its leader by "
-    "itself; check the disk of that machine if this comes again.",
+    causes.REPLICA_CORRUPT: "It is truncated to its sound part and copied again from its leader by "
+    "itself; check the disk of that machine if this happens again.",
 }
 # For a broker that is gone and whose address does not even refuse a connection.
 _TO_REACH = (
     "Its address does not react at all: check whether its machine is down or cut off from the "
-    "network. Where broker {broker} runs, it registers and rejoins by itself once it is reached; "
+    "network. If broker {broker} runs, it registers and rejoins by itself once it is reached; "
     "otherwise start it."
 )
 _MILD = {
@@ -108,7 +108,10 @@ _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     ),
     (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
     (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
-    (causes.HW_STALLED, lambda n: f"the high watermark stands still in {plural(n, 'partition')}"),
+    (
+        causes.HW_STALLED,
+        lambda n: f"the high watermark does not advance in {plural(n, 'partition')}",
+    ),
     (
         causes.TAKES_NO_RECORDS + _LEADING,
         lambda n: f"writes fail in {plural(n, 'partition')} that it leads",
@@ -273,10 +276,10 @@ def _unreachable(view: ClusterView, root: Root, said: str) -> str:
         return f"{said} at {silent.address}, which it advertises, though it answers elsewhere"
     errs = silent is not None and silent.listening is Listening.ERRS
     if errs or view.is_alive_by_peers(root.broker):
-        return f"{said}, and lives"
+        return f"{said}, and is alive"
     if view.links.is_connected(root.broker):
         return f"{said}; the active controller has a connection to it"
-    return f"{said}, and nobody who answers can say whether it lives"
+    return f"{said}, and no service that answers reports whether it is alive"
 
 
 def _memory_at_death(view: ClusterView, root: Root) -> str:
@@ -358,7 +361,7 @@ def _next_step(
     if root.cause == causes.BROKER_STARTING and because:
         return (
             f"See {' and '.join(because)}: broker {root.broker} "
-            f"{starts.waits_for(view, root.broker)}, and goes on by itself."
+            f"{starts.waits_for(view, root.broker)}, and continues by itself."
         )
     registered = view.registry.brokers.get(root.broker)
     directory = f" {registered.directory_id}" if registered and registered.directory_id else ""
@@ -407,20 +410,22 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
     departure = view.departures.get(broker_id)
     if departure is not None and view.registry.reporter is not None:
         evidence.append(
-            f"{name_of(view.registry.reporter)} says: its life {departure.broker_epoch} ended "
-            f"{ago(departure.at_ms, view.now_ms())}: {departure.cause}"
+            f"{name_of(view.registry.reporter)} reports: its incarnation {departure.broker_epoch} "
+            f"ended {ago(departure.at_ms, view.now_ms())}: {departure.cause}"
         )
     left = _own_word(view, root)
     if left is not None:
         what = _OWN_WORDS.get(left.cause, "its last start failed")
         where = f" on {left.host}" if left.host else ""
         evidence.append(
-            f"by its own word {what}{where} {ago(left.at_ms, view.now_ms())}, with data_dir "
+            f"according to itself {what}{where} {ago(left.at_ms, view.now_ms())}, with data_dir "
             f"{left.data_dir}: {left.reason}"
         )
     silent = view.silent_broker(broker_id)
     if silent is not None:
-        evidence.append(f"{silent.address} {silent.listening.value}; asked, it {silent.problem}")
+        evidence.append(
+            f"{silent.address} {silent.listening.value}; when queried, it {silent.problem}"
+        )
     if root.cause in _LIVES_OR_NOT:
         evidence.append(_registration(view, broker_id))
         fetched = view.last_fetch_ms(broker_id)
@@ -468,13 +473,13 @@ _LIVES_OR_NOT = _ENDED | frozenset(
 def _registration(view: ClusterView, broker_id: int) -> str:
     registry = view.registry
     if registry.reporter is None:
-        return "nobody can say whether it is registered"
+        return "no service reports whether it is registered"
     reporter = name_of(registry.reporter)
     old = "" if registry.store_answers else ", which cannot see the metadata store now"
     registered = registry.brokers.get(broker_id)
     if registered is None:
-        return f"it has no registration, says {reporter}{old}"
+        return f"it has no registration, reports {reporter}{old}"
     return (
-        f"it is registered in life {registered.broker_epoch} at {registered.address} "
+        f"it is registered in incarnation {registered.broker_epoch} at {registered.address} "
         f"({registered.state}), says {reporter}{old}"
     )

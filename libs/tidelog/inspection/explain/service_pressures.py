@@ -24,7 +24,7 @@ _ACTIVE_WITHOUT_FILES = (
     "over these; what needs a new connection to it or from it fails (topics, operations, brokers "
     "that start)"
 )
-_ACTIVE_SILENT = "it is active, and cannot be asked in time"
+_ACTIVE_SILENT = "it is active, and does not answer in time"
 
 
 # Controllers that are alive and may take over, however late they answer here.
@@ -62,7 +62,7 @@ def _of_controller(
         broker_pressures.reported(f"controller-{pressure.controller_id}", pressure, view.now_ms())
     ]
     if silent is not None:
-        evidence.append(f"{silent} {silent.listening.value}; asked, it {silent.problem}")
+        evidence.append(f"{silent} {silent.listening.value}; when queried, it {silent.problem}")
     if silent is not None and view.silenced_by(silent) == pressure.resource:
         if silent.address not in view.named_active():
             summary += f"; {_standby_without(view)}"

@@ -33,9 +33,12 @@ _WHERE_TO_LOOK = (
     "{start}"
 )
 # The state of a gateway, by the result of probing its address.
-_PAUSED = "stands still: it takes connections and answers nothing"
+_PAUSED = "is paused: it accepts connections and does not respond"
 _HAS_ENDED = "has ended without being stopped in order: its address refuses connections"
-_CUT_OFF = "is cut off from the controllers, though it answers HTTP: no controller hears it"
+_CUT_OFF = (
+    "is cut off from the controllers, though it answers HTTP: no controller receives its "
+    "announcements"
+)
 _OUT_OF_REACH = "is dead or cut off: its address does not react to connections"
 _NO_NAME = "is dead or cut off: its address does not resolve"
 _NOT_ASKED = "is dead, stopped or cut off: its address cannot be reached from other machines"
@@ -83,7 +86,7 @@ def _finding(view: ClusterView, each: SilentGateway, alive: list[AnnouncedGatewa
         said = [
             broker_pressures.shortage(broker_pressures.CAUSES[p.resource], "it", p) for p in short
         ]
-        summary += f"; when it was heard last: {listed(said)}"
+        summary += f"; in its last announcement: {listed(said)}"
         steps = [
             broker_pressures.next_step_of(broker_pressures.CAUSES[p.resource], who) for p in short
         ] + steps
@@ -94,12 +97,12 @@ def _next_step(each: SilentGateway) -> str:
     host, pid = each.gateway.host, each.gateway.pid
     if each.listening is Listening.ACCEPTS:
         return (
-            f"On {host}, look at process {pid}: is it stopped (`ps -o stat= -p {pid}` says T; "
+            f"On {host}, check process {pid}: is it stopped (`ps -o stat= -p {pid}` says T; "
             f"`kill -CONT {pid}` lets it continue), or starved of CPU or memory? Otherwise end it "
             "and start it again."
         )
     if each.listening is Listening.REFUSES:
-        return f"{_START} Its log says why it ended."
+        return f"{_START} Its log contains the reason for its end."
     if each.listening is Listening.BUSY:
         return f"Check the network from {host} to the addresses of the controllers."
     look = _WHERE_TO_LOOK.format(host=host, pid=pid, start=_START)

@@ -65,7 +65,7 @@ def _fault(view: ClusterView, controller_id: int, past: MissingController | None
         return memory
     if past.stopped_at_ms or not past.fault:
         return "" if past.stopped_at_ms else memory
-    said = f"by its own word, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
+    said = f"according to itself, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
     return f"{said}; {memory}" if memory else said
 
 
@@ -77,7 +77,7 @@ def _why_unavailable(
 ) -> str:
     said = f"controller-{controller_id}"
     if silent is not None:
-        said += f" at {silent.address} {silent.listening.value}; asked, it {silent.problem}"
+        said += f" at {silent.address} {silent.listening.value}; when queried, it {silent.problem}"
     elif past is not None:
         said += f" at {past.address} is not registered"
     if past is not None and past.stopped_at_ms:
@@ -102,8 +102,8 @@ def _next_step(view: ClusterView, controller_id: int, silent: SilentService | No
         )
     if silent is not None and silent.listening is Listening.ACCEPTS:
         return (
-            f"Look at the process of controller {controller_id}: is it stopped (kill -CONT PID "
-            "lets it continue), or starved of CPU or memory? Restart it where it does not recover."
+            f"Check the process of controller {controller_id}: is it stopped (kill -CONT PID "
+            "lets it continue), or starved of CPU or memory? Restart it if it does not recover."
         )
     if silent is not None and silent.listening is Listening.SILENT:
         return (
@@ -111,6 +111,6 @@ def _next_step(view: ClusterView, controller_id: int, silent: SilentService | No
             "controller again if its process has ended."
         )
     return (
-        f"Start controller {controller_id} again. One that was taken out of service for good is "
-        "forgotten seven days after its last sign of life."
+        f"Start controller {controller_id} again. A controller that was removed for good is "
+        "forgotten seven days after its last report."
     )

@@ -15,7 +15,7 @@ from tidelog.inspection.model import (
 )
 from tidelog.phrases import plural
 
-_WAITS_FOR_STATES = "waits for a controller to tell it its replicas"
+_WAITS_FOR_STATES = "waits for a controller to send its replicas"
 
 
 def phase_of(view: ClusterView, broker_id: int) -> str:
@@ -32,7 +32,7 @@ def phase_of(view: ClusterView, broker_id: int) -> str:
 def waits_for(view: ClusterView, broker_id: int) -> str:
     """Continues a sentence "it …" if something that the start needs is missing."""
     return {
-        WAITS_FOR_STORE: "waits for the metadata store to tell which cluster this is",
+        WAITS_FOR_STORE: "waits for the cluster id from the metadata store",
         OPENS_LOGS: "opens its logs, and then waits for the metadata store",
         READS_METADATA: "reads the cluster's metadata from the store",
         REGISTERS: "registers in the metadata store",
@@ -52,7 +52,7 @@ def taking_full_state(backlog: BrokerBacklog) -> str:
     size = plural(backlog.full_state_size, "replica")
     left = f"{backlog.pending:,} of their states are" if backlog.pending else "none of these is"
     return (
-        f"it is busy with its full state of {size}: the controller has known this life for "
+        f"it is busy with its full state of {size}: the controller has known this incarnation for "
         f"{span(backlog.known_for_ms)}, and {left} yet to be acknowledged"
     )
 

@@ -35,7 +35,7 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
     if view.store_lost_by_all():
         evidence = [*map(_line, lost), *_members_lost(lost)]
         if others:
-            evidence.append(f"{listed(map(name_of, others))} may not have asked it since")
+            evidence.append(f"{listed(map(name_of, others))} may not have used it since")
         root = Root(causes.STORE_UNREACHABLE)
         evidence += effects(root, following.get(root, ()))
         because = _cut_off(view, lost)
@@ -45,7 +45,7 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
             "the metadata store does not answer: data flows with the leaders and ISRs that there "
             "are, and nothing that needs metadata happens",
             tuple(evidence),
-            f"See {because[0]}: others may reach the store. Ask one of them, too."
+            f"See {because[0]}: others may reach the store. Run explain through one of them, too."
             if because
             else "Check that etcd runs at the configured etcd_endpoints and has a quorum; all "
             "recovers by itself when it answers.",
@@ -85,7 +85,7 @@ def _full(view: ClusterView, following: Following) -> Finding:
     return Finding(
         root.cause,
         causes.CRITICAL,
-        "the metadata store is full: it answers reads and takes no writes. Data flows with the "
+        "the metadata store is full: it answers reads and accepts no writes. Data flows with the "
         "leaders and ISRs that there are, and nothing that needs metadata happens",
         (
             *map(_rejected, refused),
@@ -101,7 +101,7 @@ def _full(view: ClusterView, following: Following) -> Finding:
 
 def _rejected(state: ServiceState) -> str:
     since_ms = max(0, state.store.rejects_writes_ms)
-    return f'{name_of(state)} says, for {span(since_ms)}: "{state.store.write_problem}"'
+    return f'{name_of(state)} reports, for {span(since_ms)}: "{state.store.write_problem}"'
 
 
 def _members_lost(lost: Sequence[ServiceState]) -> list[str]:
@@ -109,7 +109,8 @@ def _members_lost(lost: Sequence[ServiceState]) -> list[str]:
     that runs without the others says so."""
     longest = max(lost, key=lambda state: state.store.unreachable_ms)
     return [
-        f'{name_of(longest)} says of member {member.address}: "{member.problem or "no answer"}"'
+        f"{name_of(longest)} reports about member {member.address}: "
+        f'"{member.problem or "no answer"}"'
         for member in longest.store.members
     ]
 
@@ -147,15 +148,15 @@ def slow(view: ClusterView) -> Iterator[Finding]:
         for state in waited
     ]
     if quick:
-        evidence.append(f"{listed(map(name_of, quick))} had quick answers meanwhile")
+        evidence.append(f"{listed(map(name_of, quick))} had quick answers in that time")
     elif len(waited) < len(answering):
         silent = listed(name_of(state) for state in answering if state not in waited)
-        evidence.append(f"{silent} did not ask it meanwhile, as far as they tell")
+        evidence.append(f"{silent} did not use it in that time, as far as they report")
     took = f"the metadata store took up to {span(longest)} to answer {who} within the last minute"
     where = (
-        f"Look at the network between {listed(map(name_of, waited))} and etcd."
+        f"Check the network between {listed(map(name_of, waited))} and etcd."
         if quick
-        else "Look at etcd's process and disk (its fsync times), and at the network to it."
+        else "Check etcd's process and disk (its fsync times), and the network to it."
     )
     broker = waited[0].id if quick and len(waited) == 1 and waited[0].role == BROKER else -1
     if all(map(_is_quick_again, waited)):

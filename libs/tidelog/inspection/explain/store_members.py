@@ -85,7 +85,7 @@ def _finding(view: ClusterView, address: str, missing: Sequence[ServiceState]) -
     ]
     is_old = max(_member(s, address).unreachable_ms for s in missing) >= MEMBER_SPREAD_MS
     if reaching and not is_old:
-        evidence.append(f"{listed(map(name_of, reaching))} may not have asked it since")
+        evidence.append(f"{listed(map(name_of, reaching))} may not have used it since")
     if reaching and is_old:
         evidence.append(f"it answers {listed(map(name_of, reaching))}")
         who = listed(map(name_of, missing))

@@ -40,7 +40,7 @@ def _not_ready(view: ClusterView, operation: StandingOperation) -> Finding:
         causes.WARNING if hinders else causes.INFO,
         f"{_named(operation)} has moves that add replicas to {waited} and wait for that: {words}",
         (_evidence(operation),),
-        f"Start or mend {waited}; the moves then begin by themselves. Or cancel operation "
+        f"Start or repair {waited}; the moves then begin by themselves. Or cancel operation "
         f"{operation.operation}."
         if hinders
         else "Nothing; they begin by themselves.",
@@ -77,7 +77,7 @@ def _its_turn(operation: StandingOperation) -> Finding:
         f"{_named(operation)} waits its turn: {busy} receive as many moves of others as "
         "max_moves_per_broker lets them",
         (_evidence(operation),),
-        "Nothing; it goes on when those are done, and they sooner with a higher bound on moves.",
+        "Nothing; it continues when those are done, which a higher limit of moves speeds up.",
     )
 
 

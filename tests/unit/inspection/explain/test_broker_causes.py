@@ -65,7 +65,7 @@ def test_a_broker_that_accepts_connections_without_answering_is_paused(
     cluster.pause(2)
     paused = found(cluster.explain(), "broker_paused")
     assert (paused.broker, paused.partitions) == (2, ("sea/0",))
-    assert "it is registered in life 12" in said(paused)
+    assert "it is registered in incarnation 12" in said(paused)
 
 
 def test_a_paused_broker_whose_lease_has_ended_is_paused_and_not_dead(
@@ -264,7 +264,7 @@ def test_a_replica_without_reports_gets_no_invented_reason(
     cluster.partition("sea/0", isr=(1, 3))
     cluster.leads("sea/0", followers=())
     out = found(cluster.explain(), "replica_out_of_isr")
-    assert "nobody tells why" in out.summary
+    assert "no service reports why" in out.summary
     assert out.because == ()
 
 

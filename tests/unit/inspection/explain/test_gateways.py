@@ -38,7 +38,7 @@ def silence(cluster: DescribedCluster, listening: Listening | None, ago_ms: int 
 @pytest.mark.parametrize(
     ("listening", "state", "step"),
     [
-        (Listening.ACCEPTS, "stands still", "`kill -CONT 4711` lets it continue"),
+        (Listening.ACCEPTS, "is paused", "`kill -CONT 4711` lets it continue"),
         (
             Listening.REFUSES,
             "has ended without being stopped in order",

@@ -22,7 +22,7 @@ def test_a_leader_that_answers_its_followers_is_neither_paused_nor_departed(
     findings = cluster.explain()
     assert causes_of(findings) == ["broker_unreachable"]
     assert "it answered a follower 10 ms ago" in said(findings[0])
-    assert "broker 2 cannot be reached from here, and lives" in findings[0].summary
+    assert "broker 2 cannot be reached from here, and is alive" in findings[0].summary
 
 
 def test_a_follower_whose_fetches_arrive_is_not_paused(cluster: DescribedCluster) -> None:
@@ -75,7 +75,7 @@ def test_without_the_store_an_unresponsive_registered_broker_may_be_alive(
     findings = cluster.explain()
     assert "replica_dead" not in causes_of(findings)
     unreachable = found(findings, "broker_unreachable")
-    assert "nobody who answers can say whether it lives" in unreachable.summary
+    assert "no service that answers reports whether it is alive" in unreachable.summary
 
 
 def test_a_busy_broker_is_the_reason_only_where_its_leader_gives_none(
