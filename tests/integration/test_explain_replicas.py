@@ -184,7 +184,7 @@ async def test_slow_recovering_and_dead_followers_are_distinguished(
     assert_not_blamed(later, pairs[2, 1])
     slow = the(found, "replica_slow")
     assert slow.partitions == (pairs[1, 2],)
-    assert "records a second, while" in said(slow)
+    assert "records per second, while" in said(slow)
     assert "the oldest of them written" in said(slow)
     assert causes_of(of_slow) - {("hw_stalled", 1)} == {("replica_slow", 2)}
     assert pairs[1, 3] in the(found, "replica_dead").partitions

@@ -193,7 +193,7 @@ class FetchState:
             error = TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
                 f"topic {assigned.partition.topic!r} was deleted and created again; its offsets "
-                "begin anew, so seek to where the new one is to be read from",
+                "start again; seek to the offset at which reading shall begin",
             )
             self.errors.add(assigned, error)
             return False

@@ -156,7 +156,7 @@ class LeaderQueries:
             names += f" and {len(missing) - MAX_NAMED} others"
         return TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"no leader told the {answer_kind} of {names} within {self._timeout_ms} ms"
+            f"no leader returned the {answer_kind} of {names} within {self._timeout_ms} ms"
             + (f"; the last error: {last.message}" if last else ""),
             outcome_unknown=False,
         )

@@ -70,9 +70,9 @@ def name_in_doubt(partition: TopicPartition, error: TidelogError) -> TidelogErro
     of_one_topic = error.code in FINAL_ANSWERS
     return TidelogError(
         ErrorCode.UNKNOWN_PRODUCER_ID if of_one_topic else error.code,
-        f"this named producer cannot go on: whether a batch for {partition} was appended is "
-        f"not known ({error.message}); make a new producer with the same name, which finds "
-        "out by DescribeProducers where to go on",
+        f"this named producer cannot continue: whether a batch for {partition} was appended is "
+        f"not known ({error.message}); make a new producer with the same name, which "
+        "finds its position by DescribeProducers",
     )
 
 
@@ -81,8 +81,9 @@ def not_written_before(partition: TopicPartition, error: TidelogError) -> Tidelo
     when all are sent again, so nothing can be written after a gap."""
     return TidelogError(
         error.code,
-        f"this producer cannot go on: a batch for {partition} was not written "
-        f"({error.message}); make a new one, which begins where DescribeProducers tells",
+        f"this producer cannot continue: a batch for {partition} was not written "
+        f"({error.message}); make a new one, which begins at the position that DescribeProducers "
+        "returns",
     )
 
 
@@ -92,8 +93,8 @@ def foreign_sequence(partition: TopicPartition, name: str) -> TidelogError:
     of_name = f"the name {name!r}" if name else "the same name"
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
-        f"another producer of {of_name} has written to {partition} meanwhile; only one "
-        "may hold a name at a time",
+        f"another producer of {of_name} has written to {partition} in the meantime; only "
+        "one may hold a name at a time",
     )
 
 

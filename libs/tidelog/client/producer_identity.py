@@ -41,8 +41,8 @@ class GivenIdentity:
         ):
             error = TidelogError(
                 ErrorCode.UNKNOWN_PRODUCER_ID,
-                f"the producer does not know with which sequence it goes on in {partition}; begin "
-                "there with the one that DescribeProducers tells (begin_at)",
+                f"the producer does not know its next sequence in {partition}; set "
+                "it to the one that DescribeProducers returns (begin_at)",
             )
             self._accumulator.position_failed(partition, leader, error, now_ms, stale=False)
 

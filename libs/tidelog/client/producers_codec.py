@@ -85,8 +85,8 @@ async def take_epoch(
     if epoch is not None and answer.producer_id < FIRST_NAMED_PRODUCER_ID:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"a broker did not give {name!r} epoch {epoch}, which was asked for: it runs an older "
-            "release, that knows none that are named; upgrade all brokers first",
+            f"a broker did not give {name!r} epoch {epoch}, which was requested: it runs an "
+            "older release without named producers; upgrade all brokers first",
         )
     identity = Identity(answer.producer_id, answer.producer_epoch)
     return TakenEpoch(identity, dict(answer.partition_counts))
@@ -145,7 +145,7 @@ async def describe_producers(
                     pending.setdefault(result.next_producer_id, []).append((partition, leader))
         if len(pending.get(from_id, [])) == len(some):
             raise TidelogError(
-                ErrorCode.INTERNAL, "a broker answered with no part of what was requested"
+                ErrorCode.INTERNAL, "a broker's answer has no part of what was requested"
             )
     return [(p, leader, failed[p] if p in failed else found[p]) for p, leader in requested]
 

@@ -178,7 +178,7 @@ def _why_not(error: Exception) -> str:
     if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return (
             f"There is no topic {STATE_CHANGES_TOPIC} (state_changes_topic is off, or too few "
-            "brokers have run): of services that ended or began anew since, log files tell "
-            "(tidelog trace --files)."
+            "brokers have run): log files have the events of services that ended or restarted "
+            "since (tidelog trace --files)."
         )
     return f"{STATE_CHANGES_TOPIC} could not be read: {error.message}."

@@ -148,7 +148,7 @@ async def test_a_controller_that_answers_slightly_late_is_not_reported_as_paused
     explained = await explainer.explain([address(1)], CLUSTER, 2_000)
     [finding] = explained.findings
     assert (finding.cause, finding.severity) == ("controller_unreachable", "warning")
-    assert "lives and does not answer in time" in finding.summary
+    assert "is alive and did not answer in time" in finding.summary
 
 
 async def test_partitions_led_by_a_silent_broker_are_queried(

@@ -117,7 +117,7 @@ async def test_after_an_unknown_outcome_a_named_producer_cannot_continue(world: 
         unknown, waiting = await send(producer, 2)
         assert isinstance(await outcome(unknown), TidelogError)
         await outcome(waiting)
-        with pytest.raises(TidelogError, match=r"cannot go on.*DescribeProducers"):
+        with pytest.raises(TidelogError, match=r"cannot continue.*DescribeProducers"):
             await producer.send("sea", b"more")
 
 

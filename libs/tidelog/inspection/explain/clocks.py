@@ -82,7 +82,7 @@ def _of_controllers(view: ClusterView) -> Iterator[Finding]:
     for clock, ahead_ms in _unlike_most(view, controllers):
         how = f"{span(abs(ahead_ms))} {'ahead of' if ahead_ms > 0 else 'behind'}"
         unlike = [c for c in _all_clocks(view) if _apart_ms(clock, c) > MAX_SKEW_MS]
-        others = [str(c) if c is not _HERE else "the machine that asks" for c in unlike]
+        others = [str(c) if c is not _HERE else "the machine that runs explain" for c in unlike]
         yield Finding(
             causes.CLOCK_SKEW,
             causes.WARNING,
@@ -125,8 +125,7 @@ def _skews(view: ClusterView) -> Iterator[Finding]:
         yield Finding(
             causes.CLOCK_SKEW,
             causes.WARNING,
-            f"the clocks of brokers {which} differ; which of them is wrong cannot be told from "
-            "here",
+            f"the clocks of brokers {which} differ; which of them is wrong is not known",
             tuple(map(_evidence, differing)),
             _PUT_RIGHT.format(which="the one that differs from a time server's"),
         )

@@ -261,7 +261,7 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) ->
 
 def _pace(backlog: BrokerBacklog) -> str:
     a_second = backlogs.states_a_second(backlog)
-    return f", {a_second:,} a second" if a_second else ""
+    return f", {a_second:,} per second" if a_second else ""
 
 
 def _evidence_of(view: ClusterView, backlog: BrokerBacklog) -> list[str]:

@@ -236,7 +236,7 @@ _TO_CONNECT = (
 
 _TO_CORRECT_THE_STORE = (
     "Correct what it follows from: leases end while the metadata store does not answer, and "
-    "whatever is led changes hands."
+    "whatever leaderships change."
 )
 _TO_CORRECT_BROKERS = (
     "Correct what is wrong with {who}: partitions get other leaders each time that it leads and "

@@ -45,7 +45,7 @@ class ThrottledCopy(NamedTuple):
             return []
         written = (
             f"the partitions that broker {self.broker_id} copies for moves are written at about "
-            f"{self.written:,} bytes a second together"
+            f"{self.written:,} bytes per second together"
         )
         if self.most_written > self.written:
             written += f", and {self.most_written:,} at the most"

@@ -43,7 +43,7 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if move.cancelled or rate is None:
         return symptom
     next_step = (
-        f"Raise the bound above what is written: tidelog throttle set {rate // 1_000}kB. Or give "
+        f"Raise the throttle above the write rate: tidelog throttle set {rate // 1_000}kB. Or give "
         f"the move up: tidelog operations cancel {move.operation}"
     )
     return replace(symptom, next_step=next_step)
@@ -61,11 +61,11 @@ def _reason(
     bound = tightest_throttle(view, key, broker_id)
     if bound is None:
         return reason
-    words = f"copies what it lacks, at no more than {bound.bytes_per_second:,} bytes a second"
+    words = f"copies what it lacks, at no more than {bound.bytes_per_second:,} bytes per second"
     cause = causes.MOVES_BOUND
     if bound.never_ends:
         cause = causes.MOVES_BOUND_BELOW_WRITES
-        words += f", which never ends: {bound.written:,} bytes a second are written meanwhile"
+        words += f", which never ends: {bound.written:,} bytes per second are written meanwhile"
     # A rate that was sampled over half a second says little about bursts.
     return Reason(Root(cause), words, (*reason.evidence[:1], *bound.lines()))
 
@@ -111,8 +111,8 @@ def _move_waits(
         f"{name} is moved from {listed(move.original)} to {listed(move.target)} and waits for "
         f"{waited} to be in sync: {words}",
         f"are moved and wait for {waited} to be in sync: {words}",
-        f"Help {waited}; see what it follows from. Until then the original replicas serve. Or give "
-        f"it up: tidelog operations cancel {move.operation}"
+        f"Help {waited}; see what it follows from. Until then the original replicas serve. Or "
+        f"cancel it: tidelog operations cancel {move.operation}"
         if hinders
         else "Nothing; it continues by itself"
         + (
@@ -163,11 +163,11 @@ def _why(view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reas
         return f"broker {broker_id} {reason.words}"
     progress = view.progress(key, broker_id)
     if progress is None:
-        return f"nobody tells how far broker {broker_id} is"
+        return f"no service reports the progress of broker {broker_id} is"
     if progress.last_fetch_ms < 0:
         return f"broker {broker_id} has yet to fetch"
     if rejection_of(view, key, broker_id) is not None:
-        return f"broker {key.leader}, its leader, refuses the fetches of broker {broker_id}"
+        return f"broker {key.leader}, its leader, rejects the fetches of broker {broker_id}"
     if progress.lag_records == 0:
         return f"broker {broker_id} has every record and is about to be admitted"
     if was_caught_up_recently(progress):

@@ -64,7 +64,10 @@ def _below_min_isr(stall: Stall) -> str:
         else "compare the topic's min_insync_replicas with its replication factor"
     )
     if stall.store_unreachable:
-        step = f"bring the metadata store back, without which no replica joins the ISR; then {step}"
+        step = (
+            "restore access to the metadata store, without which no replica joins the ISR; "
+            f"then {step}"
+        )
     return (
         f"{step[0].upper()}{step[1:]}. The high watermark advances when {stall.min_isr} replicas "
         "are in sync, and not before."

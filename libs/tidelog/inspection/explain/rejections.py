@@ -94,7 +94,7 @@ def _of_services(
     )
     if reason == INVALID_TIMESTAMP:
         ahead = clocks.services_ahead(view)
-        which = "the service whose clock is ahead (state_changes_held in its log says so)"
+        which = "the service whose clock is ahead (state_changes_held in its log reports it)"
         if ahead:
             senders, because = listed(ahead), [*dict.fromkeys(map(str, ahead.values()))]
             which = senders

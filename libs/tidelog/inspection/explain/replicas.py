@@ -429,8 +429,8 @@ class _Growth(NamedTuple):
     def __str__(self) -> str:
         took, written = (n * 1_000 // self.within_ms for n in (self.took, self.written))
         return (
-            f"within {span(self.within_ms)} it took {took:,} records a second, while "
-            f"{written:,} a second were written"
+            f"within {span(self.within_ms)} it took {took:,} records per second, while "
+            f"{written:,} per second were written"
         )
 
 

@@ -25,7 +25,7 @@ def phase_of(view: ClusterView, broker_id: int) -> str:
         return f"opens its logs, {broker.start_done:,} of {broker.start_total:,} so far"
     if broker.start_phase == TAKES_STATES and broker.start_total:
         done, total = broker.start_done, broker.start_total
-        return f"takes its replicas' states from a controller, {done:,} of {total:,} so far"
+        return f"receives its replicas' states from a controller, {done:,} of {total:,} so far"
     return waits_for(view, broker_id)
 
 

@@ -139,7 +139,11 @@ def slow(view: ClusterView) -> Iterator[Finding]:
         return
     longest = max(state.store.max_latency_ms for state in waited)
     answering = [state for state in states if state.store.unreachable_ms < 0]
-    who = "all who ask it" if len(waited) == len(answering) else listed(map(name_of, waited))
+    who = (
+        "all services that use it"
+        if len(waited) == len(answering)
+        else listed(map(name_of, waited))
+    )
     quick = [s for s in answering if s not in waited and any(_meanwhile(s, w) for w in waited)]
     evidence = [
         f"{name_of(state)}: at most {span(state.store.max_latency_ms)} within the last minute, "

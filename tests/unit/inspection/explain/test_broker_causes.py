@@ -156,7 +156,7 @@ def test_the_rate_of_a_slow_replica_comes_from_an_earlier_sample(
     cluster.seen("sea/0", 2, log_end_offset=50, lag_records=250)
     cluster.replica("sea/0", 1, log_end_offset=300)
     slow = found(cluster.explain(), "replica_slow")
-    assert "within 500 ms it took 20 records a second, while 400 a second were written" in said(
+    assert "within 500 ms it took 20 records per second, while 400 per second were written" in said(
         slow
     )
 
@@ -172,7 +172,7 @@ def test_a_replica_faster_than_the_writes_is_catching_up(
     findings = cluster.explain()
     assert causes_of(findings) == ["replica_catching_up"]
     assert (findings[0].broker, findings[0].severity) == (2, "info")
-    assert "took 38 records a second, while 20 a second were written" in said(findings[0])
+    assert "took 38 records per second, while 20 per second were written" in said(findings[0])
     assert "at this pace it has all in about 2.8 s" in said(findings[0])
     assert "CPU" not in said(findings[0])
 
@@ -184,7 +184,7 @@ def test_growth_across_an_election_is_no_evidence(cluster: DescribedCluster) -> 
     cluster.earlier = [s for s in cluster.observed().states if s.id == 1 and s.role == "broker"]
     cluster.replica("sea/0", 1, leader_epoch=5)
     cluster.seen("sea/0", 2, log_end_offset=59, lag_records=41)
-    assert "a second were written" not in said(found(cluster.explain(), "replica_slow"))
+    assert "per second were written" not in said(found(cluster.explain(), "replica_slow"))
 
 
 def test_a_replica_is_cut_off_by_its_own_report(cluster: DescribedCluster) -> None:

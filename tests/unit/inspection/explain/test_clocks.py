@@ -138,7 +138,7 @@ def test_a_controller_that_runs_explain_is_named_for_its_own_clock(
     cluster.clocks.append(ReadClock("controller", 1, 0, 0, is_own=True))
     [skewed] = cluster.explain()
     assert "the clock of controller 1 is 60.0 s ahead of those of most" in skewed.summary
-    assert "the machine that asks" not in said(skewed)
+    assert "the machine that runs explain" not in said(skewed)
 
 
 def test_a_late_answer_is_no_evidence_of_a_wrong_clock(cluster: DescribedCluster) -> None:

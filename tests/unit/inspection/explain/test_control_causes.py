@@ -100,7 +100,7 @@ def test_a_shrinking_backlog_is_being_processed(cluster: DescribedCluster) -> No
     cluster.backlogs.append(moving(2, 3_880, overdue=True))
     works = found(cluster.explain(), "command_overdue")
     assert works.severity == "info"
-    assert works.summary == "broker 2 works through 3,880 state changes, 550 a second"
+    assert works.summary == "broker 2 works through 3,880 state changes, 550 per second"
     assert "within 4.0 s it has acknowledged 2,200 states, the last 700 ms ago" in said(works)
     assert "restart" not in said(works)
 
@@ -174,7 +174,7 @@ def test_a_deletion_waits_for_busy_brokers_that_must_not_be_stopped(
     cluster.backlogs.append(BrokerBacklog(3, 13, 9, 900, overdue=False))
     waits = found(cluster.explain("sea"), "deletion_waits")
     assert waits.severity == "info"
-    assert "broker 2 works through 800 state changes, 550 a second" in said(waits)
+    assert "broker 2 works through 800 state changes, 550 per second" in said(waits)
     assert waits.because == ("command_backlog of broker 2",)
     assert waits.next_step.startswith("Run explain again in some seconds")
 

@@ -62,7 +62,9 @@ def test_only_the_absent_member_is_waited_for(cluster: DescribedCluster) -> None
     cluster.registered[3] = replace(cluster.registered[3], broker_epoch=40, whole_since=40)
     text = said(found(cluster.explain(), "no_leader"))
     assert "waits for broker 2, last known to hold every committed record" in text
-    assert "back in incarnation 40, and has lost data: it is intact only since incarnation 40" in text
+    assert (
+        "back in incarnation 40, and has lost data: it is intact only since incarnation 40" in text
+    )
     assert "tidelog topics recover sea --partition 0 --from-live-replicas" in text
 
 
