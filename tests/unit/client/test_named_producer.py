@@ -209,7 +209,9 @@ async def test_admin_accepts_no_epoch_other_than_the_one_it_names(world: World) 
         for broker in world.cluster.brokers.values():
             broker.names_epochs = False
         for epoch in (3, 0):
-            with pytest.raises(TidelogError, match=f"not give 'tide' epoch {epoch}, which was ask"):
+            with pytest.raises(
+                TidelogError, match=f"not give 'tide' epoch {epoch}, which was requested"
+            ):
                 await chief.init_producer_id("tide", epoch=epoch)
         for broker in world.cluster.brokers.values():
             broker.names_epochs = True
