@@ -77,7 +77,7 @@ class Assigned:
         if self.missing_reported:
             # The caller seeks in the topic that has the name now.
             self.missing_reported = False
-            self.begin_anew("")
+            self.reset_position("")
 
     def found(self, offset: int, topic_id: str) -> None:
         """Seeks to an offset that a leader of this topic id reported."""
@@ -94,7 +94,7 @@ class Assigned:
         self.newest_epoch = max(self.newest_epoch, read_epoch)
         self.continuity.resume(read_epoch)
 
-    def begin_anew(self, topic_id: str) -> None:
+    def reset_position(self, topic_id: str) -> None:
         """Resets the state for another topic of the name, which has epochs of its own. Records and
         failures of the previous topic do not count."""
         self.topic_id = topic_id

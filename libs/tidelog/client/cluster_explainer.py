@@ -80,8 +80,8 @@ class NoServiceAnswersError(UnreachableError):
     """No service answered at any known address."""
 
     def __init__(self, silent: Sequence[SilentService]) -> None:
-        said = "; ".join(f"{service} {service.listening.value}" for service in silent)
-        super().__init__("any service", said or "no address is known")
+        details = "; ".join(f"{service} {service.listening.value}" for service in silent)
+        super().__init__("any service", details or "no address is known")
         self.silent = tuple(silent)
 
 
@@ -191,10 +191,10 @@ class Explainer:
         controller answers, or it does not know the topic: the metadata of a broker."""
         active = active_controller(states)
         if active is not None and _reports_scope(active, scope):
-            gone = () if scope.topic else _departed_brokers(found, states, silent)
-            told = await self._keys_with(found, active, gone) if gone else ()
-            if told is not None:
-                return told
+            departed = () if scope.topic else _departed_brokers(found, states, silent)
+            keys = await self._keys_with(found, active, departed) if departed else ()
+            if keys is not None:
+                return keys
         brokers = [state for state in states if state.role == BROKER]
         brokers = [state for state in brokers if state.broker and state.broker.has_read_metadata]
         brokers.sort(key=lambda state: (state.store.unreachable_ms >= 0, state.id))
@@ -267,8 +267,8 @@ class Explainer:
 
 def _epochs_of_registered(controller: ServiceState) -> dict[int, int]:
     """Returns the epochs of registered brokers, by id."""
-    told = controller.controller.registered if controller.controller is not None else ()
-    return {broker.broker_id: broker.broker_epoch for broker in told}
+    registered = controller.controller.registered if controller.controller is not None else ()
+    return {broker.broker_id: broker.broker_epoch for broker in registered}
 
 
 def _departed_brokers(
@@ -280,9 +280,11 @@ def _departed_brokers(
         for service in silent
         if service.role == BROKER and service.listening is not Listening.BUSY
     }
-    gone = {id_ for id_ in ids if id_ >= 0 and (BROKER, id_) not in found.states}
-    gone |= {state.id for state in states if state.broker is not None and state.broker.is_starting}
-    return tuple(sorted(gone))
+    departed = {id_ for id_ in ids if id_ >= 0 and (BROKER, id_) not in found.states}
+    departed |= {
+        state.id for state in states if state.broker is not None and state.broker.is_starting
+    }
+    return tuple(sorted(departed))
 
 
 def _reports_scope(active: ServiceState | None, scope: Scope) -> bool:
@@ -290,8 +292,8 @@ def _reports_scope(active: ServiceState | None, scope: Scope) -> bool:
     controller = None if active is None else active.controller
     if controller is None:
         return False
-    whole = (d.topic for d in controller.deletions if not d.first_partition)
-    if not scope.topic or scope.topic in whole:
+    deleted_topics = (d.topic for d in controller.deletions if not d.first_partition)
+    if not scope.topic or scope.topic in deleted_topics:
         return True
     return any(key.topic == scope.topic for key in controller.partitions)
 
@@ -319,8 +321,8 @@ def _require_broker(found: ServiceRound, broker_id: int) -> None:
     for state in found.states.values():
         for key in state.controller.partitions if state.controller else ():
             known.update(key.replicas)
-        for said in (state.controller, state.broker):
-            known.update(start.broker_id for start in (said.rejected_starts if said else ()))
+        for part in (state.controller, state.broker):
+            known.update(start.broker_id for start in (part.rejected_starts if part else ()))
     if broker_id not in known:
         raise TidelogError(
             ErrorCode.UNKNOWN_BROKER,

@@ -153,9 +153,9 @@ class ClusterMetadata:
         if known.is_hint or known.leader_epoch < leader_epoch:
             self.refresh_soon()
 
-    def gone(self, partition: TopicPartition) -> TidelogError | None:
+    def removal_error(self, partition: TopicPartition) -> TidelogError | None:
         """Returns the final error of a partition that was removed, or whose topic was deleted."""
-        return self._cache.gone(partition)
+        return self._cache.removal_error(partition)
 
     def want(self, topic: str) -> None:
         """Includes this topic in the next refresh."""
@@ -338,13 +338,13 @@ class ClusterMetadata:
         self._on_change()
 
     async def _ask_for_topics(self, hedge_ms: int) -> None:
-        told = 0
+        partition_count = 0
         for names in in_parts(sorted(self._interest), TOPICS_FIELD, name_bytes):
             request = broker_pb2.MetadataRequest(topics=names, cluster_only=not names)
             answer = await self._ask(request, hedge_ms)
             self._apply(answer)
-            told += sum(len(topic.partitions) for topic in answer.topics)
-        self._long_answer_ms = told // PARTITIONS_PER_POLL_MS
+            partition_count += sum(len(topic.partitions) for topic in answer.topics)
+        self._long_answer_ms = partition_count // PARTITIONS_PER_POLL_MS
 
     def _use(self, topic: str) -> None:
         self._interest.setdefault(topic)

@@ -40,20 +40,20 @@ async def describe_with_departed_brokers(
     address. Only the controller has that address: without an active one it is empty."""
     described = await admin.describe_cluster()
     topics = await admin.list_topics(internal=True)
-    gone = _gone(described, topics)
+    departed = _departed_ids(described, topics)
     known: dict[int, BrokerDetails] = {}
-    if gone and described.controller is not None:
+    if departed and described.controller is not None:
         try:
             async with asyncio.timeout(ADDRESSES_TIMEOUT_SECONDS):
-                known = {b.broker_id: b for b in await admin.describe_brokers(gone)}
+                known = {b.broker_id: b for b in await admin.describe_brokers(departed)}
         except (TidelogError, TimeoutError):
             known = {}
-    added = (_departed_broker(broker_id, known.get(broker_id)) for broker_id in gone)
+    added = (_departed_broker(broker_id, known.get(broker_id)) for broker_id in departed)
     brokers = sorted((*described.brokers, *added), key=lambda broker: broker.broker_id)
     return replace(described, brokers=tuple(brokers)), topics
 
 
-def _gone(described: ClusterDescription, topics: Iterable[TopicDescription]) -> list[int]:
+def _departed_ids(described: ClusterDescription, topics: Iterable[TopicDescription]) -> list[int]:
     holding = {b for topic in topics for p in topic.partitions for b in p.replicas}
     return sorted(holding - {broker.broker_id for broker in described.brokers})
 

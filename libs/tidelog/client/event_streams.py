@@ -131,12 +131,12 @@ class EventStreams:
     async def _named_by_controllers(self) -> list[str]:
         """Returns the services that controllers name, for the case that no broker answers."""
         named = dict.fromkeys(self._metadata.bootstrap)
-        asked: dict[str, None] = {}
+        queried: dict[str, None] = {}
         for _ in range(MAX_FIND_ROUNDS):
-            unasked = [address for address in named if address not in asked][:MAX_SERVICES]
-            asked |= dict.fromkeys(unasked)
-            for told in await asyncio.gather(*(self._others_by(address) for address in unasked)):
-                named |= dict.fromkeys(told)
+            remaining = [address for address in named if address not in queried][:MAX_SERVICES]
+            queried |= dict.fromkeys(remaining)
+            for found in await asyncio.gather(*(self._others_by(address) for address in remaining)):
+                named |= dict.fromkeys(found)
         return list(named)
 
     async def _others_by(self, address: str) -> list[str]:
@@ -196,10 +196,10 @@ class EventStreams:
         ]
         return Gathered(events, tuple(heard), tuple(silent), memories)
 
-    async def require_known(self, scope: TraceScope, told: Sequence[StateChange]) -> None:
+    async def require_known(self, scope: TraceScope, events: Sequence[StateChange]) -> None:
         """Raises `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION) if the topic or partition does not
-        exist, and none of the events `told` is about it. Does nothing if no broker answers."""
-        of_topic = [event for event in told if event.topic == scope.topic]
+        exist, and none of `events` is about it. Does nothing if no broker answers."""
+        of_topic = [event for event in events if event.topic == scope.topic]
         if not scope.topic or any(scope.partition in (None, e.partition) for e in of_topic):
             return
         try:
@@ -232,12 +232,12 @@ class EventStreams:
     async def _collect(
         self, address: str, request: pb.WatchEventsRequest, timeout_ms: int
     ) -> _Recent:
-        told: list[StateChange] = []
+        events: list[StateChange] = []
         oldest_kept_ms = 0
         async for message in self._connections.inspected(address).watch_events(request, timeout_ms):
-            told += _known(message.events)
+            events += _known(message.events)
             oldest_kept_ms = oldest_kept_ms or message.oldest_kept_ms
-        return _Recent(told, oldest_kept_ms)
+        return _Recent(events, oldest_kept_ms)
 
     async def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
         """Yields the events that services keep, then new ones, until closed; and a `Silent` each
@@ -345,8 +345,8 @@ def _each_once(addresses: Sequence[str]) -> list[str]:
     return list(by_place.values())
 
 
-def _time_ms(told: StateChange | Silent) -> int:
-    return told.time_ms if isinstance(told, StateChange) else 0
+def _time_ms(item: StateChange | Silent) -> int:
+    return item.time_ms if isinstance(item, StateChange) else 0
 
 
 def _requests(scope: TraceScope) -> list[pb.WatchEventsRequest]:

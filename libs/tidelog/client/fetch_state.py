@@ -189,7 +189,7 @@ class FetchState:
 
     def _usable(self, assigned: Assigned, leader: Leader, now_ms: int) -> bool:
         if assigned.topic_id and leader.topic_id != assigned.topic_id:
-            assigned.begin_anew(leader.topic_id)
+            assigned.reset_position(leader.topic_id)
             error = TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
                 f"topic {assigned.partition.topic!r} was deleted and created again; its offsets "

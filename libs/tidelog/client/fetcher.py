@@ -107,7 +107,7 @@ class Fetcher:
         # Without an answer nothing is confirmed, and the next call queries again.
         with contextlib.suppress(UnreachableError, TidelogError):
             await self._metadata.refresh((topic,))
-            self._state.update_missing(self._metadata.leader, self._metadata.gone)
+            self._state.update_missing(self._metadata.leader, self._metadata.removal_error)
             self._state.confirm_missing(topic)
             self.arrived.set()
             self.wake()
@@ -134,7 +134,7 @@ class Fetcher:
         """Starts all fetches that are possible now. Returns the maximum pause until the next step
         in milliseconds; None: no limit."""
         now_ms = self._clock.monotonic_ms()
-        self._state.update_missing(self._metadata.leader, self._metadata.gone)
+        self._state.update_missing(self._metadata.leader, self._metadata.removal_error)
         for position, partitions in self._state.to_find().items():
             self._spawn(self._find(position, partitions))
         due = self._give_up_superseded(now_ms)
@@ -183,7 +183,7 @@ class Fetcher:
     def metadata_changed(self) -> None:
         for election in self._elections.new_elections(self._metadata.leader):
             self._on_unclean_election(election)
-        self._elections.forget_gone(self._metadata.gone)
+        self._elections.forget_removed(self._metadata.removal_error)
         self.wake()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -126,7 +126,9 @@ class LeaderQueries:
         self, partitions: Iterable[TopicPartition]
     ) -> list[tuple[TopicPartition, TidelogError]]:
         """Returns partitions that were removed, or whose topic was deleted, since the check."""
-        return [(p, error) for p in partitions if (error := self._metadata.gone(p)) is not None]
+        return [
+            (p, error) for p in partitions if (error := self._metadata.removal_error(p)) is not None
+        ]
 
     async def _rejected(
         self, partitions: Iterable[TopicPartition]

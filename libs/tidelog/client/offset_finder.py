@@ -26,8 +26,8 @@ class OffsetFinder:
     ) -> dict[TopicPartition, int]:
         """Returns one offset for each partition; -1: no record is at or after the time. Follows
         changes of leaders. Raises `TidelogError` after the timeout."""
-        told = await self.find_with_epochs(partitions, position, timestamp_ms)
-        return {partition: found.offset for partition, found in told.items()}
+        results = await self.find_with_epochs(partitions, position, timestamp_ms)
+        return {partition: found.offset for partition, found in results.items()}
 
     async def find_with_epochs(
         self,

@@ -84,20 +84,20 @@ class OutgoingRecords:
         self,
         topic: str,
         known: KnownTopic,
-        asked: int | None,
+        requested: int | None,
         now_ms: int,
         size: int,
         deadline_ms: int,
         record: OpenRecord,
     ) -> bool:
-        """Adds a record to the open batch of its partition (`asked`, if not None). Returns whether
-        the record filled the batch."""
+        """Adds a record to the open batch of its partition (`requested`, if not None). Returns
+        whether the record filled the batch."""
         key, header_count = record[0], len(record[2])
-        to = self._place(topic, known, key, asked, now_ms)
+        to = self._place(topic, known, key, requested, now_ms)
         batch = self._open.get(to)
         if batch is not None and self._open.would_fill(batch, size, header_count):
             self.seal_open(to)
-            to = self._place(topic, known, key, asked, now_ms)
+            to = self._place(topic, known, key, requested, now_ms)
             batch = self._open.get(to)
             if batch is not None and self._open.would_fill(batch, size, header_count):
                 self.seal_open(to)
@@ -105,7 +105,7 @@ class OutgoingRecords:
         is_new = batch is None
         if batch is None:
             batch = self._open.open(to, now_ms, deadline_ms)
-        full = self._open.add(batch, size, record, movable=key is None and asked is None)
+        full = self._open.add(batch, size, record, movable=key is None and requested is None)
         if full:
             self.seal_open(to)
         elif is_new and self._open.last_is_next(now_ms):
@@ -163,19 +163,19 @@ class OutgoingRecords:
         """Returns the number of batches without an outcome, open ones included."""
         return len(self._unsettled) + len(self._open.partitions())
 
-    def forget_gone(self) -> None:
+    def forget_removed(self) -> None:
         """Forgets the chosen partitions of topics that metadata has forgotten."""
-        self._sticky.forget_gone(self._metadata.cached_topic)
+        self._sticky.forget_removed(self._metadata.cached_topic)
 
     def unsettled(self) -> set[asyncio.Future[None]]:
         """Returns a future for each sealed batch, which is done when the batch has an outcome."""
         return set(self._unsettled)
 
     def _place(
-        self, topic: str, known: KnownTopic, key: bytes | None, asked: int | None, now_ms: int
+        self, topic: str, known: KnownTopic, key: bytes | None, requested: int | None, now_ms: int
     ) -> TopicPartition:
-        if asked is not None:
-            return TopicPartition(topic, asked)
+        if requested is not None:
+            return TopicPartition(topic, requested)
         if known.partitions == 1:
             return TopicPartition(topic, 0)
         if key is not None:
@@ -298,6 +298,6 @@ class OutgoingRecords:
             return
         # The event loop reports what the callback raises.
         asyncio.get_running_loop().call_soon(self._on_delivery, made)
-        for told in (report, *waiters):
-            if told is not None:
-                mark_seen(told)
+        for future in (report, *waiters):
+            if future is not None:
+                mark_seen(future)

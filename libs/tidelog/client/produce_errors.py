@@ -7,7 +7,7 @@ from tidelog.errors import FINAL_ANSWERS, OUTCOME_UNKNOWN, ErrorCode, TidelogErr
 from tidelog.model import TopicPartition
 
 # One batch of a group is at fault, and nothing was appended: the others may succeed without it.
-FAULT_OF_ONE = frozenset(
+SINGLE_BATCH_FAULTS = frozenset(
     {ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH, ErrorCode.INVALID_TIMESTAMP}
 )
 # After these a batch may be in the log. An internal fault of a broker may come after the append.
@@ -35,7 +35,7 @@ def not_in_time(batch: SealedBatch, failures: int, last: TidelogError | None) ->
     )
 
 
-def doubtful(batch: SealedBatch, error: TidelogError, topic_id: str = "") -> TidelogError:
+def final_error(batch: SealedBatch, error: TidelogError, topic_id: str = "") -> TidelogError:
     """Returns the error of a batch that is given up, with the code of `error`. Its
     `outcome_unknown` says whether a try may have appended this batch, regardless of other batches.
     `topic_id`: of the leader that rejected it."""

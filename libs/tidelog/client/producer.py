@@ -443,7 +443,7 @@ class Producer:
             )
 
     def _metadata_changed(self) -> None:
-        self._outgoing.forget_gone()
+        self._outgoing.forget_removed()
         self._sender.metadata_changed()
 
     def _woken(self) -> None:

@@ -101,11 +101,13 @@ async def describe_many_producers(
     """As `describe_producers`, for any number of producer ids: one request after another."""
     found: dict[TopicPartition, list[ProducerPosition] | TidelogError] = {}
     for part in in_parts(dict.fromkeys(producer_ids), PRODUCER_IDS_FIELD, number_bytes):
-        for partition, _, told in await describe_producers(broker, requested, part, fence):
+        for partition, _, positions in await describe_producers(broker, requested, part, fence):
             before = found.get(partition, [])
             if isinstance(before, TidelogError):
                 continue
-            found[partition] = told if isinstance(told, TidelogError) else [*before, *told]
+            found[partition] = (
+                positions if isinstance(positions, TidelogError) else [*before, *positions]
+            )
     return [(partition, leader, found[partition]) for partition, leader in requested]
 
 

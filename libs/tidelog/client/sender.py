@@ -90,8 +90,8 @@ class Sender:
     def metadata_changed(self) -> None:
         for election in self._elections.new_elections(self._metadata.leader):
             self._on_unclean_election(election)
-        self._fail_gone(self._accumulator.partitions())
-        self._elections.forget_gone(self._metadata.gone)
+        self._fail_removed(self._accumulator.partitions())
+        self._elections.forget_removed(self._metadata.removal_error)
         self.wake()
 
     async def stop(self, error: TidelogError) -> None:
@@ -159,17 +159,17 @@ class Sender:
         if self._identity is not None:
             self._identity.step(now_ms)
         if self._accumulator.wants_metadata(self._metadata.leader):
-            self._fail_gone(self._accumulator.waiting())
+            self._fail_removed(self._accumulator.waiting())
             self._metadata.refresh_soon()
         due.append(self._accumulator.next_retry_ms(now_ms))
         return max(min(ms for ms in due if ms is not None) - now_ms, 1)
 
-    def _fail_gone(self, partitions: Iterable[TopicPartition]) -> None:
+    def _fail_removed(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             if self._metadata.leader(partition) is not None:
                 continue
-            if (error := self._metadata.gone(partition)) is not None:
-                self._accumulator.fail_gone(partition, error)
+            if (error := self._metadata.removal_error(partition)) is not None:
+                self._accumulator.fail_removed(partition, error)
             else:
                 # A batch that is sealed late may be for a topic that metadata has forgotten.
                 self._metadata.want(partition.topic)

@@ -65,7 +65,7 @@ class UncleanElections:
         elif (leader_epoch, offset) > epochs[-1]:
             epochs[-1] = _Reached(leader_epoch, offset)
 
-    def forget_gone(self, gone: Callable[[TopicPartition], object]) -> None:
+    def forget_removed(self, gone: Callable[[TopicPartition], object]) -> None:
         """Forgets partitions for which `gone` returns an error."""
         for key in [key for key in self._reached if gone(key.partition) is not None]:
             del self._reached[key]

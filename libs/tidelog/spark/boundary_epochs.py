@@ -30,16 +30,16 @@ async def with_boundary_epochs(
         partition: _Edges(list(of_partition))
         for partition, of_partition in groupby(parts, lambda part: part.partition)
     }
-    while asked := {p: one.asked() for p, one in edges.items() if one.is_incomplete}:
+    while offsets := {p: one.query_offset() for p, one in edges.items() if one.is_incomplete}:
         try:
-            told = await lookups.epochs_before(asked)
+            epochs = await lookups.epochs_before(offsets)
         except TidelogError as error:
             if error.code not in FINAL_ANSWERS:
                 raise
             # A topic or partition is gone; its task reports it.
             return list(parts)
-        for partition, epoch in told.items():
-            edges[partition].told(asked[partition], epoch)
+        for partition, epoch in epochs.items():
+            edges[partition].add_epoch(offsets[partition], epoch)
     return [part for one in edges.values() for part in one.parts()]
 
 
@@ -54,13 +54,13 @@ class _Edges:
         # None: still unknown.
         self._epochs: list[int | None] = [start.leader_epoch, *[None] * len(parts)]
         if end.leader_epoch != NO_EPOCH:
-            self.told(end.offset, end.leader_epoch)
+            self.add_epoch(end.offset, end.leader_epoch)
 
     @property
     def is_incomplete(self) -> bool:
         return None in self._epochs
 
-    def asked(self) -> int:
+    def query_offset(self) -> int:
         """Returns the next offset before which the epoch is needed: the end first, then by
         bisection."""
         if self._epochs[-1] is None:
@@ -69,7 +69,7 @@ class _Edges:
         end = next(n for n in range(after, len(self._epochs)) if self._epochs[n] is not None)
         return self._offsets[(after + end) // 2]
 
-    def told(self, offset: int, epoch: int) -> None:
+    def add_epoch(self, offset: int, epoch: int) -> None:
         self._epochs[self._offsets.index(offset)] = epoch
         known = [n for n, found in enumerate(self._epochs) if found is not None]
         for first, last in pairwise(known):

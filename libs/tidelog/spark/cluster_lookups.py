@@ -99,11 +99,11 @@ class ClusterLookups:
 
     async def _found(self, choice: TopicChoice) -> dict[str, TopicDescription]:
         if choice.pattern is None:
-            told = await self._admin.find_topics(choice.named)
+            reported = await self._admin.find_topics(choice.named)
         else:
-            told = [t for t in await self._admin.list_topics() if choice.matches(t.name)]
+            reported = [t for t in await self._admin.list_topics() if choice.matches(t.name)]
         # A topic without partitions is still being created.
-        return {topic.name: topic for topic in told if topic.partition_count}
+        return {topic.name: topic for topic in reported if topic.partition_count}
 
     async def _with_offsets(
         self, choice: TopicChoice, topics: Mapping[str, TopicDescription]
@@ -145,13 +145,13 @@ class ClusterLookups:
             for name, topic in topics.items()
         }
 
-    async def at_times(self, wanted: Mapping[int, Iterable[TopicPartition]]) -> AtTimes:
+    async def at_times(self, requested: Mapping[int, Iterable[TopicPartition]]) -> AtTimes:
         found: dict[TopicPartition, int] = {}
-        for time_ms, partitions in wanted.items():
-            told = await self._consumer.offsets_with_epochs(
+        for time_ms, partitions in requested.items():
+            reported = await self._consumer.offsets_with_epochs(
                 OffsetPosition.TIMESTAMP, partitions, timestamp_ms=time_ms
             )
-            found |= {partition: at.offset for partition, at in told.items()}
+            found |= {partition: at.offset for partition, at in reported.items()}
         return found
 
     async def epochs_before(
@@ -159,19 +159,19 @@ class ClusterLookups:
     ) -> dict[TopicPartition, int]:
         """Returns the leader epoch of the record before each offset. NO_EPOCH if that record no
         longer exists or cannot be read."""
-        wanted = {partition: offset - 1 for partition, offset in offsets.items() if offset}
-        told = await self._consumer.record_epochs(wanted)
-        return {p: told[p].record_epoch if p in told else NO_EPOCH for p in offsets}
+        requested = {partition: offset - 1 for partition, offset in offsets.items() if offset}
+        reported = await self._consumer.record_epochs(requested)
+        return {p: reported[p].record_epoch if p in reported else NO_EPOCH for p in offsets}
 
     async def truncations(
         self, read: Mapping[TopicPartition, ReadTo]
     ) -> dict[TopicPartition, Truncation]:
         """Returns where logs have other records than those that were read. Only a leader of a later
         epoch than that of the last record is evidence."""
-        told = await self._consumer.record_epochs({p: at.offset - 1 for p, at in read.items()})
+        reported = await self._consumer.record_epochs({p: at.offset - 1 for p, at in read.items()})
         found: dict[TopicPartition, Truncation] = {}
         for partition, at in read.items():
-            record = told[partition]
+            record = reported[partition]
             expired = at.offset - 1 < record.log_start_offset
             newer = record.leader_epoch > at.leader_epoch
             # A record that was damaged after it was read is no evidence of truncation.
@@ -225,7 +225,7 @@ def require_topic(bootstrap: str, topic: str) -> None:
     """Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION if brokers report that it does not
     exist."""
     with BackgroundClient(lambda: Admin(bootstrap)) as admin:
-        admin.ask(lambda asked: asked.describe_topic(topic))
+        admin.ask(lambda client: client.describe_topic(topic))
 
 
 def new_lookups(bootstrap: str) -> BackgroundClient[ClusterLookups]:

@@ -214,8 +214,8 @@ class RecordSink:
                 new.setdefault(topic, []).append(number)
         for topic, numbers in new.items():
             written = await self._written_before(topic, task, identity)
-            told = await self._positions(topic, sorted({*numbers, *written}), identity)
-            for number, at in told.items():
+            positions = await self._positions(topic, sorted({*numbers, *written}), identity)
+            for number, at in positions.items():
                 partition = TopicPartition(topic, number)
                 found = position_of(partition, at, task)
                 (await self._started()).begin_at(topic, number, found.next_sequence)
@@ -233,20 +233,20 @@ class RecordSink:
         if topic in self._found:
             return ()
         self._found.add(topic)
-        told = await self._admin.describe_producers(
+        positions = await self._admin.describe_producers(
             topic, range(self._counts[topic]), [identity.producer_id]
         )
-        return [number for number, at in told.items() if at and has_begun(at[0], task)]
+        return [number for number, at in positions.items() if at and has_begun(at[0], task)]
 
     async def _positions(
         self, topic: str, numbers: Sequence[int], identity: Identity
     ) -> dict[int, ProducerPosition | None]:
         # A fence is answered after it is committed. So a deposed leader cannot answer, and all that
         # an earlier attempt appended is committed.
-        told = await self._admin.describe_producers(
+        positions = await self._admin.describe_producers(
             topic, numbers, [identity.producer_id], fence=identity
         )
-        return {number: found[0] if found else None for number, found in told.items()}
+        return {number: found[0] if found else None for number, found in positions.items()}
 
     def _delivered(self, report: BatchReport) -> None:
         if report.error is not None:

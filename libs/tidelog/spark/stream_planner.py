@@ -104,12 +104,12 @@ class StreamPlanner:
         """Where the logs ended at the last request."""
         return {
             topic: TopicOffsets(
-                told.topic_id,
-                told.create_revision,
-                {partition: ReadTo(at.end) for partition, at in told.partitions.items()},
-                told.as_of,
+                state.topic_id,
+                state.create_revision,
+                {partition: ReadTo(at.end) for partition, at in state.partitions.items()},
+                state.as_of,
             )
-            for topic, told in self._now.items()
+            for topic, state in self._now.items()
         }
 
     async def ranges(
@@ -175,19 +175,19 @@ class StreamPlanner:
     ) -> Mapping[TopicPartition, Truncation]:
         epochs = {
             TopicPartition(topic, partition): at.leader_epoch
-            for topic, told in now.items()
-            for partition, at in told.partitions.items()
+            for topic, state in now.items()
+            for partition, at in state.partitions.items()
         }
-        wanted = {
+        requested = {
             name: at
             for name, at in to_verify(read, now).items()
             if self._verified.get(name) != (at, epochs[name])
         }
-        if not wanted:
+        if not requested:
             return {}
-        found = await self._lookups.truncations(wanted)
+        found = await self._lookups.truncations(requested)
         self._verified |= {
-            name: (at, epochs[name]) for name, at in wanted.items() if name not in found
+            name: (at, epochs[name]) for name, at in requested.items() if name not in found
         }
         return found
 
@@ -200,30 +200,30 @@ class StreamPlanner:
         epoch reported there is no other epoch, and no request is needed.
         """
         known: dict[TopicPartition, int] = {}
-        asked: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for name, end in ends.items():
-            told = now[name.topic].partitions[name.partition]
-            at = ReadTo(told.start)
+            state = now[name.topic].partitions[name.partition]
+            at = ReadTo(state.start)
             if name.topic in places:
                 at = places[name.topic].partitions[name.partition]
-            if end <= at.offset or at.leader_epoch == told.leader_epoch:
+            if end <= at.offset or at.leader_epoch == state.leader_epoch:
                 known[name] = at.leader_epoch if end else NO_EPOCH
             else:
-                asked[name] = end
-        if asked:
-            known |= await self._lookups.epochs_before(asked)
+                offsets[name] = end
+        if offsets:
+            known |= await self._lookups.epochs_before(offsets)
         return {
             topic: TopicOffsets(
-                told.topic_id,
-                told.create_revision,
+                state.topic_id,
+                state.create_revision,
                 {
                     partition: ReadTo(
                         ends[TopicPartition(topic, partition)],
                         known[TopicPartition(topic, partition)],
                     )
-                    for partition in told.partitions
+                    for partition in state.partitions
                 },
-                told.as_of,
+                state.as_of,
             )
-            for topic, told in now.items()
+            for topic, state in now.items()
         }

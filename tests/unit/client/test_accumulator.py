@@ -454,7 +454,7 @@ def test_no_sequence_of_a_deleted_partition_is_used_again() -> None:
     bench.seal(P0, b"a")
     group = bench.drain_group()
     bench.accumulator.appended(group, Appended(0, 1, 1))
-    bench.accumulator.fail_gone(P0, TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
+    bench.accumulator.fail_removed(P0, TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
     bench.seal(P0, b"b")
     assert bench.drain() == []
     assert bench.accumulator.wants_identity()

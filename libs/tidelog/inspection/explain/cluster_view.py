@@ -146,10 +146,10 @@ class ClusterView:
         lives = self.is_alive_by_peers(broker_id)
         if silent is not None and silent.listening is Listening.BUSY:
             return Liveness.BUSY
-        if silent is not None and self._is_taken_by_another(silent):
+        if silent is not None and self._address_is_taken(silent):
             return Liveness.DEAD
         if silent is not None and silent.listening is Listening.ACCEPTS:
-            if self.full_state_under_way(broker_id) is not None:
+            if self.pending_full_state(broker_id) is not None:
                 return Liveness.BUSY
             return Liveness.UNREACHABLE if lives else Liveness.PAUSED
         if silent is not None and silent.listening is Listening.ERRS:
@@ -163,14 +163,14 @@ class ClusterView:
             return Liveness.UNREACHABLE
         return Liveness.DEAD
 
-    def _is_taken_by_another(self, silent: SilentService) -> bool:
+    def _address_is_taken(self, silent: SilentService) -> bool:
         """Whether another program uses the address of a broker that could not start."""
         lives = silent.id in self.registry.brokers or self.is_alive_by_peers(silent.id)
         takes = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
         failed = self.failed_start(silent.id)
         return takes and not lives and failed is not None and failed.cause == ADDRESS
 
-    def full_state_under_way(self, broker_id: int) -> BrokerBacklog | None:
+    def pending_full_state(self, broker_id: int) -> BrokerBacklog | None:
         """Returns the backlog of a new incarnation that may still be processing its full state,
         because the active controller has known it only for a short time."""
         backlog = self.backlogs.get(broker_id)
@@ -198,7 +198,7 @@ class ClusterView:
         process holds the id, it belongs to a directory that is missing, for example because its
         disk is not mounted.
         """
-        rejected = self._left_behind(broker_id, NEWER_BY_MS)
+        rejected = self._last_rejected_start(broker_id, NEWER_BY_MS)
         if rejected is None or rejected.cause in NOT_ITS_OWN_FAILURE or rejected.has_run_since:
             return None
         is_held = broker_id in self.registry.brokers
@@ -225,10 +225,12 @@ class ClusterView:
 
     def crash(self, broker_id: int) -> RejectedStart | None:
         """Returns the fault with which its last process ended, as that process reported it."""
-        rejected = self._left_behind(broker_id, HANDED_OVER_WITHIN_MS)
+        rejected = self._last_rejected_start(broker_id, HANDED_OVER_WITHIN_MS)
         return rejected if rejected is not None and rejected.cause == FAULT else None
 
-    def _left_behind(self, broker_id: int, before_departure_ms: int) -> RejectedStart | None:
+    def _last_rejected_start(
+        self, broker_id: int, before_departure_ms: int
+    ) -> RejectedStart | None:
         """Returns None, too, if a process was registered since and ended in another way."""
         rejected = self.rejected_starts.get(broker_id)
         departure = self.departures.get(broker_id)
@@ -260,8 +262,11 @@ class ClusterView:
 
     def answers_elsewhere(self, broker_id: int) -> bool:
         """Whether it answers, but not at its registered address."""
-        silent, away = self._at_registered(broker_id), (*_NO_CONNECTION, Listening.UNRESOLVED)
-        return silent is not None and broker_id in self.brokers and silent.listening in away
+        silent, unreachable = (
+            self._at_registered(broker_id),
+            (*_NO_CONNECTION, Listening.UNRESOLVED),
+        )
+        return silent is not None and broker_id in self.brokers and silent.listening in unreachable
 
     def _at_registered(self, broker_id: int) -> SilentService | None:
         """Returns the silent service at its registered address, or None if that address answers."""

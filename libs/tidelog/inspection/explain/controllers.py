@@ -19,7 +19,7 @@ from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import MAX_NAMED, brokers, listed, span
 from tidelog.inspection.explain.machines import TO_SEE_LOSS
 from tidelog.inspection.explain.observation import BROKER, Listening, SilentService, name_of
-from tidelog.inspection.explain.replicas import failure_of, not_asked, why_broker_does_nothing
+from tidelog.inspection.explain.replicas import failure_of, not_queried, why_broker_does_nothing
 from tidelog.inspection.explain.root_causes import Following, effects
 from tidelog.inspection.model import BrokerBacklog, Finding, ServiceState, WaitingDeletion
 from tidelog.phrases import plural
@@ -224,10 +224,10 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) ->
     severity = causes.INFO if is_worked_through else causes.WARNING
     how = "has not acknowledged" if backlog.overdue else "is behind with"
     summary = f"broker {broker_id} {how} {changes}, the oldest for {span(backlog.oldest_ms)}"
-    away = cut_offs.why_commands_wait(view, broker_id)
-    if away is not None:
+    obstacle = cut_offs.why_commands_wait(view, broker_id)
+    if obstacle is not None:
         severity, summary = causes.WARNING, f"{summary}: the controller does not reach it"
-        next_step = f"See {away}; the controller continues to send."
+        next_step = f"See {obstacle}; the controller continues to send."
     elif reason is not None:
         summary += f": it {reason.words}"
         next_step = f"See what is wrong with broker {broker_id}; the controller continues to send."
@@ -253,7 +253,7 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) ->
         partition_count=backlog.pending,
         because=tuple(
             str(root)
-            for root in (away, reason.root if reason is not None else None)
+            for root in (obstacle, reason.root if reason is not None else None)
             if root is not None
         ),
     )
@@ -307,7 +307,7 @@ def deletions(view: ClusterView) -> Iterator[Finding]:
 def _deletion(view: ClusterView, deletion: WaitingDeletion) -> Finding:
     assert view.active is not None
     waits = [_why_not_deleted(view, deletion, broker_id) for broker_id in deletion.brokers]
-    at_work = all(wait.how is _How.AT_WORK for wait in waits)
+    at_work = all(wait.how is _How.WORKING for wait in waits)
     return Finding(
         causes.DELETION_WAITS,
         causes.INFO if at_work else causes.WARNING,
@@ -336,9 +336,9 @@ def _what(deletion: WaitingDeletion) -> str:
 class _How(enum.Enum):
     """The state of a broker that a deletion waits for."""
 
-    AWAY = enum.auto()  # it does nothing, as far as is known
-    HELD_UP = enum.auto()  # it is alive, and has a problem
-    AT_WORK = enum.auto()
+    UNAVAILABLE = enum.auto()  # it does nothing, as far as is known
+    BLOCKED = enum.auto()  # it is alive, and has a problem
+    WORKING = enum.auto()
 
 
 class _Wait(NamedTuple):
@@ -350,14 +350,14 @@ class _Wait(NamedTuple):
 
 def _how_to_delete(waits: Sequence[_Wait]) -> str:
     """A broker that is alive must not be stopped for this: it holds what it has to delete."""
-    away = [wait.broker_id for wait in waits if wait.how is _How.AWAY]
-    held_up = [wait.broker_id for wait in waits if wait.how is _How.HELD_UP]
+    unavailable = [wait.broker_id for wait in waits if wait.how is _How.UNAVAILABLE]
+    held_up = [wait.broker_id for wait in waits if wait.how is _How.BLOCKED]
     steps = []
-    if away:
+    if unavailable:
         steps.append(
-            f"Repair {brokers(away)}, or stop "
-            f"{'its process' if len(away) == 1 else 'their processes'}: it does not wait for "
-            "unavailable brokers; these delete their replicas when they are back."
+            f"Repair {brokers(unavailable)}, or stop "
+            f"{'its process' if len(unavailable) == 1 else 'their processes'}: it does not wait "
+            "for unavailable brokers; these delete their replicas when they are back."
         )
     if held_up:
         steps.append(f"Repair what holds up {brokers(held_up)}, which deletes them then by itself.")
@@ -369,30 +369,30 @@ def _why_not_deleted(view: ClusterView, deletion: WaitingDeletion, broker_id: in
     reason = why_broker_does_nothing(view, broker_id)
     if reason is not None:
         starts = reason.root.cause == causes.BROKER_STARTING
-        how = _How.AT_WORK if starts else _How.AWAY
+        how = _How.WORKING if starts else _How.UNAVAILABLE
         return _Wait(broker_id, how, f"{who} {reason.words}", reason.root)
     if view.liveness(broker_id) is Liveness.BUSY:
-        busy = not_asked(view, broker_id)
-        return _Wait(broker_id, _How.AT_WORK, f"{who} {busy.words}", busy.root)
+        busy = not_queried(view, broker_id)
+        return _Wait(broker_id, _How.WORKING, f"{who} {busy.words}", busy.root)
     backlog = backlogs.pending_of(view, broker_id)
     for pending in backlog.first if backlog else ():
         if pending.topic == deletion.topic and pending.problem:
-            return _Wait(broker_id, _How.HELD_UP, f'{who} rejected: "{pending.problem}"')
+            return _Wait(broker_id, _How.BLOCKED, f'{who} rejected: "{pending.problem}"')
     if view.store_lost(broker_id):
         root = view.store_root(broker_id)
-        return _Wait(broker_id, _How.HELD_UP, f"{who} misses the metadata store", root)
+        return _Wait(broker_id, _How.BLOCKED, f"{who} misses the metadata store", root)
     state = view.brokers[broker_id].broker
     for replica in state.replicas if state else ():
         failure = failure_of(replica, broker_id)
         if failure is not None and replica.topic == deletion.topic:
-            return _Wait(broker_id, _How.HELD_UP, f"{who} {failure.words}", failure.root)
+            return _Wait(broker_id, _How.BLOCKED, f"{who} {failure.words}", failure.root)
     if backlog is None:
         line = f"{who} answers and has not acknowledged that it deleted them"
-        return _Wait(broker_id, _How.HELD_UP, line)
+        return _Wait(broker_id, _How.BLOCKED, line)
     told = backlogs.root_of(backlog) if backlogs.is_late(backlog) else None
     if backlogs.is_worked_through(backlog):
         line = f"{who} works through {plural(backlog.pending, 'state change')}{_pace(backlog)}"
-        return _Wait(broker_id, _How.AT_WORK, line, told)
+        return _Wait(broker_id, _How.WORKING, line, told)
     said = f': "{backlog.problem}"' if backlog.problem else ""
     line = f"{who} answers and has not carried out its last command in time{said}"
-    return _Wait(broker_id, _How.HELD_UP, line, told)
+    return _Wait(broker_id, _How.BLOCKED, line, told)

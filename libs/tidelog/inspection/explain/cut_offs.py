@@ -47,15 +47,15 @@ def _answers_alone(view: ClusterView, broker_id: int) -> bool:
     reporters = view.observed.reporters
     if [state.id for state in reporters if state.broker is not None] != [broker_id]:
         return False
-    away = view.observed.silent
+    unreachable = view.observed.silent
     unheard = view.store_lost(broker_id) or any(
         view.links.silent_ms(broker_id, other) is not None for other in view.registry.brokers
     )
     return (
         len(reporters) == 1
         and unheard
-        and len(away) >= MIN_OUT_OF_REACH
-        and all(service.listening is Listening.SILENT for service in away)
+        and len(unreachable) >= MIN_OUT_OF_REACH
+        and all(service.listening is Listening.SILENT for service in unreachable)
     )
 
 

@@ -35,11 +35,11 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     evidence = [_without_leader_since(view, key), *(candidate.evidence for candidate in candidates)]
     reasons = [candidate.reason for candidate in candidates if candidate.reason is not None]
     reasons += reboots.of_lost_data(view, key, members)
-    away = [candidate.member for candidate in candidates if candidate.reason is not None]
+    unavailable = [candidate.member for candidate in candidates if candidate.reason is not None]
     if view.has_no_controller:
         reasons.append(_no_controller_to_elect())
-    many = _waits_for(key, away)
-    next_for = partial(_next_step, key, away, _paused(candidates))
+    many = _waits_for(key, unavailable)
+    next_for = partial(_next_step, key, unavailable, _paused(candidates))
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
@@ -53,12 +53,12 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     )
 
 
-def _waits_for(key: PartitionKeyState, away: Sequence[InSyncMember]) -> str:
+def _waits_for(key: PartitionKeyState, unavailable: Sequence[InSyncMember]) -> str:
     """Continues a sentence "it …"."""
     if key.unclean_leader_election:
         return "waits for any of its replicas, because unclean_leader_election is set"
-    if away:
-        return f"waits for {_unavailable_members(away)}"
+    if unavailable:
+        return f"waits for {_unavailable_members(unavailable)}"
     if key.recovery == "manual":
         return (
             "waits for consent: all that were in sync are back, none has kept everything, and "
@@ -69,13 +69,13 @@ def _waits_for(key: PartitionKeyState, away: Sequence[InSyncMember]) -> str:
 
 def _next_step(
     key: PartitionKeyState,
-    away: Sequence[InSyncMember],
+    unavailable: Sequence[InSyncMember],
     paused: Sequence[int],
     names: Sequence[TopicPartition],
 ) -> str:
     """Returns the next step for all partitions of these names, which wait for the same as that of
     `key`. `paused`: brokers that must not be started, because their processes exist."""
-    return " ".join((*map(next_steps.of_paused, paused), _step(key, away, names)))
+    return " ".join((*map(next_steps.of_paused, paused), _step(key, unavailable, names)))
 
 
 def _paused(candidates: Sequence[_CandidateState]) -> list[int]:
@@ -87,29 +87,29 @@ def _paused(candidates: Sequence[_CandidateState]) -> list[int]:
 
 
 def _step(
-    key: PartitionKeyState, away: Sequence[InSyncMember], names: Sequence[TopicPartition]
+    key: PartitionKeyState, unavailable: Sequence[InSyncMember], names: Sequence[TopicPartition]
 ) -> str:
     if key.unclean_leader_election:
         return f"Start any of brokers {listed(key.replicas)}."
-    if away:
-        return _bring_back(away, next_steps.recover(names, "--from-live-replicas"))
+    if unavailable:
+        return _bring_back(unavailable, next_steps.recover(names, "--from-live-replicas"))
     if key.recovery == "manual":
         return f"Accept the loss of records that no replica has: {next_steps.recover(names)}"
     return "Check the findings about controller and store; the election follows by itself."
 
 
-def _intact(away: Sequence[InSyncMember]) -> list[int]:
+def _intact(unavailable: Sequence[InSyncMember]) -> list[int]:
     """Returns members any one of which can be elected without loss when it is back."""
-    return sorted(m.broker_id for m in away if m.broker_epoch != LOST_DATA)
+    return sorted(m.broker_id for m in unavailable if m.broker_epoch != LOST_DATA)
 
 
-def _damaged(away: Sequence[InSyncMember]) -> list[int]:
-    return sorted(m.broker_id for m in away if m.broker_epoch == LOST_DATA)
+def _damaged(unavailable: Sequence[InSyncMember]) -> list[int]:
+    return sorted(m.broker_id for m in unavailable if m.broker_epoch == LOST_DATA)
 
 
-def _bring_back(away: Sequence[InSyncMember], recover: str) -> str:
+def _bring_back(unavailable: Sequence[InSyncMember], recover: str) -> str:
     """The step without loss comes first."""
-    intact = _intact(away)
+    intact = _intact(unavailable)
     lossy = (
         f"{recover}, which elects the best log among the live replicas; "
         "records that only the lost ones hold are lost"
@@ -126,18 +126,18 @@ def _bring_back(away: Sequence[InSyncMember], recover: str) -> str:
             f"directory is intact. Only if it is lost for good: {lossy}."
         )
     return (
-        f"Start {brokers(_damaged(away))}: the best log among all replicas is then elected. If one "
-        f"of them is lost for good: {lossy}."
+        f"Start {brokers(_damaged(unavailable))}: the best log among all replicas is then elected. "
+        f"If one of them is lost for good: {lossy}."
     )
 
 
-def _unavailable_members(away: Sequence[InSyncMember]) -> str:
+def _unavailable_members(unavailable: Sequence[InSyncMember]) -> str:
     """One intact member is enough; members that are known to have lost data are all compared."""
-    damaged, whole = _damaged(away), _intact(away)
-    if len(whole) > 1:
-        return f"any one of {brokers(whole)}, each last known to hold every committed record"
-    if whole:
-        return f"{brokers(whole)}, last known to hold every committed record"
+    damaged, intact = _damaged(unavailable), _intact(unavailable)
+    if len(intact) > 1:
+        return f"any one of {brokers(intact)}, each last known to hold every committed record"
+    if intact:
+        return f"{brokers(intact)}, last known to hold every committed record"
     return (
         f"{brokers(damaged)}, which {'is' if len(damaged) == 1 else 'are'} known to have lost "
         "data, and may yet hold what no other has"
@@ -282,11 +282,11 @@ def _leader_gone_for_good(
     """No broker can replace the leader, and soon the key has none. The partition waits for the same
     before and after that."""
     name = name_of_key(key)
-    away = [candidate.member for candidate in candidates if candidate.reason is not None]
+    unavailable = [candidate.member for candidate in candidates if candidate.reason is not None]
     gone = f"broker {key.leader}, which {why_leader_is_gone.words}"
-    waits = _waits_for(key, away)
-    standing_still = sorted({*_paused(candidates), *([key.leader] if paused else [])})
-    next_for = partial(_next_step, key, away, standing_still)
+    waits = _waits_for(key, unavailable)
+    paused_brokers = sorted({*_paused(candidates), *([key.leader] if paused else [])})
+    next_for = partial(_next_step, key, unavailable, paused_brokers)
 
     return Symptom(
         causes.NO_LEADER,

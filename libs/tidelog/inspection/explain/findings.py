@@ -31,7 +31,7 @@ from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import MAX_NAMED, listed
 from tidelog.inspection.explain.observation import Observation
 from tidelog.inspection.explain.partitions import symptoms
-from tidelog.inspection.explain.replicas import not_asked, why_broker_does_nothing
+from tidelog.inspection.explain.replicas import not_queried, why_broker_does_nothing
 from tidelog.inspection.model import Finding, Scope
 
 _WHOLE = Scope()
@@ -189,7 +189,7 @@ def _dead_brokers(view: ClusterView) -> Iterator[Root]:
     known.update(view.brokers)
     for broker_id in sorted({*view.departures, *known, *view.registry.brokers, *failed} - stopped):
         if view.liveness(broker_id) is Liveness.BUSY:
-            yield not_asked(view, broker_id).root
+            yield not_queried(view, broker_id).root
         reason = why_broker_does_nothing(view, broker_id)
         if reason is not None:
             yield reason.root

@@ -99,19 +99,19 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
     Trouble with the store ends leases of many services. If the leases of a single broker end, or of
     one that was paused, the reason is its own process or machine.
     """
-    told = [
+    reports = [
         (state, elections)
         for state in sorted(view.observed.reporters, key=name_of)
         if (elections := _elections_of(state)) is not None
     ]
-    losses = _lease_losses(view, told)
-    single = _of_single_brokers(losses, told, found)
+    losses = _lease_losses(view, reports)
+    single = _of_single_brokers(losses, reports, found)
     for loss in single:
-        yield _of_broker(loss, found, _led_most(told))
+        yield _of_broker(loss, found, _led_most(reports))
     explained = {loss.broker_id for loss in single}
     rest = [
         (state, elections)
-        for state, elections in told
+        for state, elections in reports
         if _is_many(elections, leaders_explained=bool(single)) and state.id not in explained
     ]
     if rest:
@@ -119,11 +119,11 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
 
 
 def _lease_losses(
-    view: ClusterView, told: Sequence[tuple[ServiceState, RecentElections]]
+    view: ClusterView, reports: Sequence[tuple[ServiceState, RecentElections]]
 ) -> list[_LeaseLoss]:
     found = {
         state.id: _LeaseLoss(state.id, own.registrations_lost, own.last_ms, own.window_ms, own)
-        for state, own in told
+        for state, own in reports
     }
     for ends in view.controller_state.lease_ends if view.controller_state else ():
         known = found.get(ends.broker_id)
@@ -137,14 +137,16 @@ def _lease_losses(
 
 def _of_single_brokers(
     losses: Sequence[_LeaseLoss],
-    told: Sequence[tuple[ServiceState, RecentElections]],
+    reports: Sequence[tuple[ServiceState, RecentElections]],
     found: Sequence[Finding],
 ) -> list[_LeaseLoss]:
     """Returns brokers whose own trouble ends their leases: they were paused, or only their leases
     end while the store serves all others."""
-    leaders = max((own.leaders for _, own in told if 0 <= own.last_ms <= OVER_AFTER_MS), default=0)
-    controllers = max((elections.controllers for _, elections in told), default=0)
-    others = {state.id for state, _ in told} - {loss.broker_id for loss in losses}
+    leaders = max(
+        (own.leaders for _, own in reports if 0 <= own.last_ms <= OVER_AFTER_MS), default=0
+    )
+    controllers = max((elections.controllers for _, elections in reports), default=0)
+    others = {state.id for state, _ in reports} - {loss.broker_id for loss in losses}
     store_suspect = any(
         f.cause in _OF_THE_STORE and f.broker < 0 and f.severity != causes.INFO for f in found
     )
@@ -159,8 +161,8 @@ def _of_single_brokers(
     ]
 
 
-def _led_most(told: Sequence[tuple[ServiceState, RecentElections]]) -> RecentElections | None:
-    counts = [own for _, own in told if own.leaders]
+def _led_most(reports: Sequence[tuple[ServiceState, RecentElections]]) -> RecentElections | None:
+    counts = [own for _, own in reports if own.leaders]
     return max(counts, key=lambda own: own.leaders, default=None)
 
 
@@ -251,16 +253,16 @@ _TO_FIND_THE_CAUSE = (
 
 def _single_movers(
     view: ClusterView,
-    told: Sequence[tuple[ServiceState, RecentElections]],
+    reports: Sequence[tuple[ServiceState, RecentElections]],
     found: Sequence[Finding],
 ) -> list[Root]:
     """Returns the problems of brokers that each hold a replica of every partition with repeated
     elections. Empty if more than leaders changes, which no single broker causes."""
-    if any(own.controllers >= MANY_CONTROLLERS or _loses_registrations(own) for _, own in told):
+    if any(own.controllers >= MANY_CONTROLLERS or _loses_registrations(own) for _, own in reports):
         return []
     names = {
         TopicPartition(own.topic, own.partition)
-        for _, own in told
+        for _, own in reports
         if own.leaders >= MANY_LEADERS and own.topic
     }
     keys = [view.keys[name] for name in names if name in view.keys]
@@ -276,7 +278,7 @@ def _moves(view: ClusterView, root: Root, key: PartitionKeyState) -> bool:
 
 
 def _of_many(
-    told: Sequence[tuple[ServiceState, RecentElections]],
+    reports: Sequence[tuple[ServiceState, RecentElections]],
     found: Sequence[Finding],
     movers: Sequence[Root],
 ) -> Finding:
@@ -285,8 +287,8 @@ def _of_many(
         dict.fromkeys(str(Root(f.cause, f.broker)) for f in found if f.cause in _OF_THE_STORE)
     )
     moving = sorted({root.broker for root in movers}) if not because else []
-    controllers = max(elections.controllers for _, elections in told)
-    leaders = max((elections for _, elections in told), key=lambda elections: elections.leaders)
+    controllers = max(elections.controllers for _, elections in reports)
+    leaders = max((elections for _, elections in reports), key=lambda elections: elections.leaders)
     window = span(leaders.window_ms)
     words = []
     if controllers >= MANY_CONTROLLERS:
@@ -294,7 +296,7 @@ def _of_many(
     if leaders.leaders >= MANY_LEADERS:
         name = f"{leaders.topic}/{leaders.partition}"
         words.append(f"{name} has had {plural(leaders.leaders, 'leader election')}")
-    lost = [state for state, elections in told if _loses_registrations(elections)]
+    lost = [state for state, elections in reports if _loses_registrations(elections)]
     if lost:
         words.append(f"{', '.join(map(name_of, lost))} lost the registration again and again")
     next_step = _TO_FIND_THE_CAUSE
@@ -306,7 +308,7 @@ def _of_many(
         causes.REPEATED_ELECTIONS,
         causes.WARNING,
         f"elections are repeated: within the last {window} {', and '.join(words)}",
-        tuple(_line(*each) for each in told),
+        tuple(_line(*each) for each in reports),
         next_step,
         broker=moving[0] if len(moving) == 1 else -1,
         because=because or tuple(map(str, movers)),

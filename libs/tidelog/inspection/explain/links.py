@@ -40,14 +40,14 @@ class Links:
         heard = self._heard.get(broker_id, {}).get(leader)
         return heard.unanswered_ms if heard is not None and heard.unanswered_ms >= 0 else None
 
-    def hears(self, one: int, other: int) -> bool:
+    def receives_from(self, one: int, other: int) -> bool:
         heard = self._heard.get(one, {}).get(other)
         return heard is not None and any(
             0 <= age <= PROOF_OF_LINK_MS for age in (heard.last_fetch_ms, heard.last_answer_ms)
         )
 
     def work(self, one: int, other: int) -> bool:
-        return self.hears(one, other) or self.hears(other, one)
+        return self.receives_from(one, other) or self.receives_from(other, one)
 
     def fail(self, one: int, other: int) -> bool:
         """Whether one of them gets no answer to its fetches, and neither receives anything."""

@@ -15,7 +15,7 @@ from tidelog.inspection.model import PartitionKeyState, PartitionMoveState
 from tidelog.phrases import plural
 
 # Causes that end by themselves.
-_GOES_ON = frozenset(
+_CONTINUES = frozenset(
     {
         causes.REPLICA_CATCHING_UP,
         causes.BROKER_STARTING,
@@ -36,7 +36,7 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     found = [(b, _reason(view, key, move, b)) for b in move.waits_for]
     words = "; ".join(_why(view, key, *each) for each in found)
     reasons = tuple(reason for _, reason in found if reason is not None)
-    hinders = any(reason.root.cause not in _GOES_ON for reason in reasons)
+    hinders = any(reason.root.cause not in _CONTINUES for reason in reasons)
     waits = _cancellation_waits if move.cancelled else _move_waits
     symptom = waits(key, move, words, reasons, hinders)
     rate = _sufficient_rate(view, key)
@@ -56,7 +56,7 @@ def _reason(
     reason = why_behind(view, key, broker_id)
     if reason is None or broker_id in move.original:
         return reason
-    if reason.root.cause not in _BEHIND and not _only_seems_cut_off(view, key, broker_id, reason):
+    if reason.root.cause not in _BEHIND and not _seems_cut_off(view, key, broker_id, reason):
         return reason
     bound = tightest_throttle(view, key, broker_id)
     if bound is None:
@@ -70,7 +70,7 @@ def _reason(
     return Reason(Root(cause), words, (*reason.evidence[:1], *bound.lines()))
 
 
-def _only_seems_cut_off(
+def _seems_cut_off(
     view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reason
 ) -> bool:
     """Whether a replica with bound moves only seems cut off.

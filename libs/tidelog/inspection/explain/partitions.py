@@ -55,7 +55,7 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
     settled = key.move.original if key.move else key.replicas
     missing = [b for b in settled if b not in in_sync]
     why_missing = {broker_id: why_behind(view, key, broker_id) for broker_id in missing}
-    if _is_well_by_leader(view, key):
+    if _leader_reports_healthy(view, key):
         joined = [b for b in missing if _has_passed(why_missing[b])]
         missing = [b for b in missing if b not in joined]
         in_sync += joined
@@ -78,7 +78,7 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
             yield symptom
 
 
-def _is_well_by_leader(view: ClusterView, key: PartitionKeyState) -> bool:
+def _leader_reports_healthy(view: ClusterView, key: PartitionKeyState) -> bool:
     """Whether the leader did not report the partition as unhealthy.
 
     The key is what the controller knew at another moment. A leader that sees the store reports all

@@ -82,7 +82,7 @@ def _how_it_ended(view: ClusterView, broker_id: int) -> Reason:
     return _STOPPED if view.was_stopped(broker_id) else _BY_LIVENESS[Liveness.DEAD]
 
 
-def not_asked(view: ClusterView, broker_id: int) -> Reason:
+def not_queried(view: ClusterView, broker_id: int) -> Reason:
     """Returns the reason of a busy broker for which no other reason is known."""
     short = broker_pressures.why_silent(view, broker_id)
     if short is not None:
@@ -97,11 +97,11 @@ def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
         if replica.role != "damaged":
             return None
         cause, words = _OF_FAILURE["corrupt"]
-    said = [f"{replica.topic}/{replica.partition}: broker-{broker_id} reports: "]
-    said.append(f'"{replica.failure_message}"' if replica.failure_message else "out of service")
+    details = [f"{replica.topic}/{replica.partition}: broker-{broker_id} reports: "]
+    details.append(f'"{replica.failure_message}"' if replica.failure_message else "out of service")
     if replica.failure_ms >= 0:
-        said.append(f", for {span(replica.failure_ms)}")
-    return Reason(Root(cause, broker_id), words, ("".join(said),))
+        details.append(f", for {span(replica.failure_ms)}")
+    return Reason(Root(cause, broker_id), words, ("".join(details),))
 
 
 def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
@@ -124,9 +124,9 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
         return None
     if busy:
         # A late fetch of a busy broker is no sign of the network.
-        return _slow(view, key, broker_id) or not_asked(view, broker_id)
+        return _slow(view, key, broker_id) or not_queried(view, broker_id)
     if view.liveness(key.leader) is Liveness.BUSY:
-        root = not_asked(view, key.leader).root
+        root = not_queried(view, key.leader).root
         return Reason(root, f"follows broker {key.leader}, which did not answer in time")
     if cut_offs.is_cut_off(view, key.leader):
         root = cut_offs.root_of(key.leader)

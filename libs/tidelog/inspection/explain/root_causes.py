@@ -92,7 +92,7 @@ _TO_REACH = (
     "network. If broker {broker} runs, it registers and rejoins by itself once it is reached; "
     "otherwise start it."
 )
-_MILD = {
+_SEVERITY_OF_MINOR = {
     causes.BROKER_STARTING: causes.INFO,
     causes.BROKER_STOPPING: causes.INFO,
     causes.REPLICA_CATCHING_UP: causes.INFO,
@@ -189,7 +189,9 @@ def effects(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> list[str]:
     described = dict.fromkeys([*first_of_effect.values(), *lines])
     most = max(MAX_DESCRIBED, len(set(first_of_effect.values())))
     kept = set(list(described)[:most])
-    suffering = [f"{said}: {listed(names)}" for said, names in _by_effect(root, follows).items()]
+    suffering = [
+        f"{details}: {listed(names)}" for details, names in _by_effect(root, follows).items()
+    ]
     return [line for line in lines if line in kept] + suffering
 
 
@@ -230,7 +232,7 @@ def _is_unresolved(view: ClusterView, root: Root) -> bool:
     return root.cause == causes.BROKER_UNREACHABLE and view.has_unresolved_name(root.broker)
 
 
-def _own_word(view: ClusterView, root: Root) -> RejectedStart | None:
+def _own_report(view: ClusterView, root: Root) -> RejectedStart | None:
     """Returns what the process of a missing broker has recorded about its end."""
     if root.cause == causes.REPLICA_DEAD:
         return view.crash(root.broker)
@@ -246,26 +248,26 @@ _OWN_SUMMARY: Mapping[str, Callable[[ClusterView, Root], str]] = {
 def _summary(view: ClusterView, root: Root) -> str:
     if root.cause in _OWN_SUMMARY:
         return _OWN_SUMMARY[root.cause](view, root)
-    said = _SUMMARY[root.cause].format(broker=root.broker)
-    left = _own_word(view, root)
+    details = _SUMMARY[root.cause].format(broker=root.broker)
+    left = _own_report(view, root)
     if left is not None:
-        return _by_own_word(view, root, left)
+        return _by_own_report(view, root, left)
     if broker_pressures.at_death(view, root) is not None:
-        return f"{said}{_memory_at_death(view, root)}"
+        return f"{details}{_memory_at_death(view, root)}"
     if root.cause == causes.DISK_FULL and machines.lacks_inodes(view, root.broker):
-        said = f"broker {root.broker} has no inodes left on its disk"
+        details = f"broker {root.broker} has no inodes left on its disk"
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
-        return said + _failing_since(view, root)
+        return details + _failing_since(view, root)
     if root.cause == causes.BROKER_STARTING:
-        return f"{said}: it {starts.phase_of(view, root.broker)}"
-    backlog = view.full_state_under_way(root.broker)
+        return f"{details}: it {starts.phase_of(view, root.broker)}"
+    backlog = view.pending_full_state(root.broker)
     if root.cause == causes.BROKER_BUSY and backlog and not _answers_probe(view, root.broker):
-        why = starts.taking_full_state(backlog)
+        why = starts.receiving_full_state(backlog)
         return f"broker {root.broker} gives no answer, which may be because {why}"
-    return _unreachable(view, root, said) if root.cause == causes.BROKER_UNREACHABLE else said
+    return _unreachable(view, root, details) if root.cause == causes.BROKER_UNREACHABLE else details
 
 
-def _unreachable(view: ClusterView, root: Root, said: str) -> str:
+def _unreachable(view: ClusterView, root: Root, details: str) -> str:
     silent = view.silent_broker(root.broker)
     if _is_unresolved(view, root):
         assert silent is not None
@@ -273,13 +275,13 @@ def _unreachable(view: ClusterView, root: Root, said: str) -> str:
         return f"broker {root.broker} advertises a name that does not resolve here: {host}"
     if view.answers_elsewhere(root.broker):
         assert silent is not None
-        return f"{said} at {silent.address}, which it advertises, though it answers elsewhere"
+        return f"{details} at {silent.address}, which it advertises, though it answers elsewhere"
     errs = silent is not None and silent.listening is Listening.ERRS
     if errs or view.is_alive_by_peers(root.broker):
-        return f"{said}, and is alive"
+        return f"{details}, and is alive"
     if view.links.is_connected(root.broker):
-        return f"{said}; the active controller has a connection to it"
-    return f"{said}, and no service that answers reports whether it is alive"
+        return f"{details}; the active controller has a connection to it"
+    return f"{details}, and no service that answers reports whether it is alive"
 
 
 def _memory_at_death(view: ClusterView, root: Root) -> str:
@@ -290,17 +292,19 @@ def _memory_at_death(view: ClusterView, root: Root) -> str:
     return f"; it used {percent} % of its memory limit when it ended"
 
 
-def _by_own_word(view: ClusterView, root: Root, left: RejectedStart) -> str:
+def _by_own_report(view: ClusterView, root: Root, left: RejectedStart) -> str:
     if root.cause == causes.REPLICA_DEAD:
         memory = _memory_at_death(view, root)
         return f"broker {root.broker} is gone: it has crashed ({left.reason}){memory}"
     before = span(max(0, view.now_ms() - left.at_ms))
     if left.cause == UNFINISHED:
         return f"broker {root.broker} is gone: its last start began {before} ago; {left.reason}"
-    said = f"({left.reason}), as it reported {before} ago"
+    details = f"({left.reason}), as it reported {before} ago"
     if view.is_new(root.broker):
-        return f"broker {root.broker} cannot start, and has never been part of the cluster {said}"
-    return f"broker {root.broker} is gone: it cannot start {said}"
+        return (
+            f"broker {root.broker} cannot start, and has never been part of the cluster {details}"
+        )
+    return f"broker {root.broker} is gone: it cannot start {details}"
 
 
 def _answers_probe(view: ClusterView, broker_id: int) -> bool:
@@ -366,7 +370,7 @@ def _next_step(
     registered = view.registry.brokers.get(root.broker)
     directory = f" {registered.directory_id}" if registered and registered.directory_id else ""
     leaders = sorted({view.keys[name].leader for name in names if name in view.keys})
-    left = _own_word(view, root)
+    left = _own_report(view, root)
     is_unfinished = left is not None and left.cause == UNFINISHED
     silent = view.silent_broker(root.broker)
     is_unheard = silent is not None and silent.listening is Listening.SILENT
@@ -393,7 +397,7 @@ def _severity(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Re
     if not follows and view.metadata_unread:
         return causes.WARNING
     if not follows:
-        return _MILD.get(root.cause, causes.WARNING)
+        return _SEVERITY_OF_MINOR.get(root.cause, causes.WARNING)
     return min((symptom.severity for symptom, _ in follows), key=causes.SEVERITIES.index)
 
 
@@ -413,9 +417,9 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
             f"{name_of(view.registry.reporter)} reports: its incarnation {departure.broker_epoch} "
             f"ended {ago(departure.at_ms, view.now_ms())}: {departure.cause}"
         )
-    left = _own_word(view, root)
+    left = _own_report(view, root)
     if left is not None:
-        what = _OWN_WORDS.get(left.cause, "its last start failed")
+        what = _REPORTED_ENDS.get(left.cause, "its last start failed")
         where = f" on {left.host}" if left.host else ""
         evidence.append(
             f"according to itself {what}{where} {ago(left.at_ms, view.now_ms())}, with data_dir "
@@ -426,7 +430,7 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
         evidence.append(
             f"{silent.address} {silent.listening.value}; when queried, it {silent.problem}"
         )
-    if root.cause in _LIVES_OR_NOT:
+    if root.cause in _LIVENESS_UNKNOWN:
         evidence.append(_registration(view, broker_id))
         fetched = view.last_fetch_ms(broker_id)
         if fetched is not None and root.cause not in _ENDED:
@@ -449,7 +453,7 @@ def _links(view: ClusterView, root: Root) -> list[str]:
     return []
 
 
-_OWN_WORDS = {FAULT: "its process ended with a fault", UNFINISHED: "its last start began"}
+_REPORTED_ENDS = {FAULT: "its process ended with a fault", UNFINISHED: "its last start began"}
 _MAY_LOSE_PACKETS = frozenset(
     {
         causes.BROKER_PAUSED,
@@ -460,7 +464,7 @@ _MAY_LOSE_PACKETS = frozenset(
     }
 )
 _ENDED = frozenset({causes.REPLICA_DEAD, causes.BROKER_STOPPED, causes.BROKER_CANNOT_START})
-_LIVES_OR_NOT = _ENDED | frozenset(
+_LIVENESS_UNKNOWN = _ENDED | frozenset(
     {
         causes.BROKER_PAUSED,
         causes.BROKER_UNREACHABLE,

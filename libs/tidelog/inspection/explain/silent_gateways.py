@@ -28,7 +28,7 @@ _START = (
     "Start it again: `make start PART=admin-api` for one of `make up`, otherwise as it was started "
     f"before. {_FORGOTTEN}"
 )
-_WHERE_TO_LOOK = (
+_WHERE_TO_CHECK = (
     "On {host}, check whether process {pid} runs (`ps -o stat= -p {pid}`). Where it has ended: "
     "{start}"
 )
@@ -41,13 +41,13 @@ _CUT_OFF = (
 )
 _OUT_OF_REACH = "is dead or cut off: its address does not react to connections"
 _NO_NAME = "is dead or cut off: its address does not resolve"
-_NOT_ASKED = "is dead, stopped or cut off: its address cannot be reached from other machines"
+_NOT_QUERIED = "is dead, stopped or cut off: its address cannot be reached from other machines"
 _STATES = {
     Listening.ACCEPTS: _PAUSED,
     Listening.REFUSES: _HAS_ENDED,
     Listening.BUSY: _CUT_OFF,
     Listening.UNRESOLVED: _NO_NAME,
-    None: _NOT_ASKED,
+    None: _NOT_QUERIED,
 }
 
 
@@ -105,7 +105,7 @@ def _next_step(each: SilentGateway) -> str:
         return f"{_START} Its log contains the reason for its end."
     if each.listening is Listening.BUSY:
         return f"Check the network from {host} to the addresses of the controllers."
-    look = _WHERE_TO_LOOK.format(host=host, pid=pid, start=_START)
+    look = _WHERE_TO_CHECK.format(host=host, pid=pid, start=_START)
     if each.listening is None:
         return look
     return f"Check the machine {host} and the network to it. {look}"

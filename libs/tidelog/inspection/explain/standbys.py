@@ -23,12 +23,12 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
     past = {m.controller_id: m for m in view.controller_state.missing_controllers}
     answering = {state.id for state in view.controllers}
     standbys = service_pressures.standbys(view)
-    away = sorted({*silent, *past} - answering - standbys - short)
-    if not away:
+    unavailable = sorted({*silent, *past} - answering - standbys - short)
+    if not unavailable:
         return
-    evidence = tuple(_why_unavailable(view, b, silent.get(b), past.get(b)) for b in away)
-    names = listed(f"controller {b}" for b in away)
-    are = "is" if len(away) == 1 else "are"
+    evidence = tuple(_why_unavailable(view, b, silent.get(b), past.get(b)) for b in unavailable)
+    names = listed(f"controller {b}" for b in unavailable)
+    are = "is" if len(unavailable) == 1 else "are"
     who = f"controller-{view.active.id}"
     if standbys:
         yield Finding(
@@ -37,7 +37,7 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
             f"{names} {are} not there; {listed(f'controller {b}' for b in sorted(standbys))} can "
             f"take over from {who}",
             evidence,
-            _next_step(view, away[0], silent.get(away[0])),
+            _next_step(view, unavailable[0], silent.get(unavailable[0])),
         )
         return
     yield Finding(
@@ -45,7 +45,7 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
         causes.WARNING,
         f"{who} is active, and no standby controller can take over: {names} {are} not there",
         evidence,
-        _next_step(view, away[0], silent.get(away[0])),
+        _next_step(view, unavailable[0], silent.get(unavailable[0])),
     )
 
 
@@ -65,8 +65,8 @@ def _fault(view: ClusterView, controller_id: int, past: MissingController | None
         return memory
     if past.stopped_at_ms or not past.fault:
         return "" if past.stopped_at_ms else memory
-    said = f"according to itself, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
-    return f"{said}; {memory}" if memory else said
+    details = f"according to itself, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
+    return f"{details}; {memory}" if memory else details
 
 
 def _why_unavailable(
@@ -75,21 +75,23 @@ def _why_unavailable(
     silent: SilentService | None,
     past: MissingController | None,
 ) -> str:
-    said = f"controller-{controller_id}"
+    details = f"controller-{controller_id}"
     if silent is not None:
-        said += f" at {silent.address} {silent.listening.value}; when queried, it {silent.problem}"
+        details += (
+            f" at {silent.address} {silent.listening.value}; when queried, it {silent.problem}"
+        )
     elif past is not None:
-        said += f" at {past.address} is not registered"
+        details += f" at {past.address} is not registered"
     if past is not None and past.stopped_at_ms:
-        return f"{said}; it was stopped {ago(past.stopped_at_ms, view.now_ms())}"
+        return f"{details}; it was stopped {ago(past.stopped_at_ms, view.now_ms())}"
     if past is not None and silent is not None and silent.listening is Listening.ACCEPTS:
-        return f"{said}; its registration has ended"
+        return f"{details}; its registration has ended"
     fault = _fault(view, controller_id, past)
     if past is not None:
         how = "its last process has ended without being stopped in order"
-        return f"{said}; {how}; {fault}" if fault else f"{said}; {how}"
+        return f"{details}; {how}; {fault}" if fault else f"{details}; {how}"
     refuses = silent is not None and silent.listening is Listening.REFUSES
-    return f"{said}; {fault}" if refuses and fault else said
+    return f"{details}; {fault}" if refuses and fault else details
 
 
 def _next_step(view: ClusterView, controller_id: int, silent: SilentService | None) -> str:

@@ -46,7 +46,7 @@ def waits_for_states(view: ClusterView, broker_id: int) -> bool:
     return broker is not None and broker.is_starting and broker.start_phase == TAKES_STATES
 
 
-def taking_full_state(backlog: BrokerBacklog) -> str:
+def receiving_full_state(backlog: BrokerBacklog) -> str:
     """Continues a sentence "because …" about an incarnation that the controller has known only for
     a short time."""
     size = plural(backlog.full_state_size, "replica")

@@ -13,7 +13,7 @@ from tidelog.inspection.model import Finding, StandingOperation
 from tidelog.phrases import plural
 
 # Causes that end by themselves.
-_GOES_ON = frozenset({causes.BROKER_STARTING, causes.COMMAND_BACKLOG})
+_CONTINUES = frozenset({causes.BROKER_STARTING, causes.COMMAND_BACKLOG})
 
 
 def waiting(view: ClusterView) -> Iterator[Finding]:
@@ -33,7 +33,7 @@ def waiting(view: ClusterView) -> Iterator[Finding]:
 def _not_ready(view: ClusterView, operation: StandingOperation) -> Finding:
     found = [(b, _why_not_ready(view, b)) for b in operation.not_ready]
     words = "; ".join(f"broker {b} {reason.words}" for b, reason in found)
-    hinders = any(reason.root.cause not in _GOES_ON for _, reason in found)
+    hinders = any(reason.root.cause not in _CONTINUES for _, reason in found)
     waited = brokers(operation.not_ready)
     return Finding(
         causes.OPERATION_WAITS,
