@@ -94,7 +94,7 @@ async def test_a_paused_follower_is_reported_from_the_stalled_high_watermark_to_
     async def over() -> list[StateChange]:
         events = await events_of(address, topic)
         done = {change.kind for change in events if change.stage is Stage.COMPLETED}
-        return events if {Kind.HW_MOVES_AGAIN, Kind.ISR_EXPAND} <= done else []
+        return events if {Kind.HIGH_WATERMARK_RESUMED, Kind.ISR_EXPAND} <= done else []
 
     events = await until(
         over, "it is told that the high watermark moves and the ISR is whole again"

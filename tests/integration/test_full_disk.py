@@ -64,10 +64,10 @@ async def disk_events(cluster: LocalCluster, topic: str) -> list[StateChange]:
     address = cluster.broker_address(FULL)
 
     async def again() -> list[StateChange]:
-        return await events_of(address, topic, Kind.DISK_TAKES_AGAIN.value)
+        return await events_of(address, topic, Kind.DISK_RECOVERED.value)
 
     await until(again, "it is told that the disk takes again")
-    kinds = (Kind.DISK_REFUSED.value, Kind.DISK_TAKES_AGAIN.value)
+    kinds = (Kind.DISK_REFUSED.value, Kind.DISK_RECOVERED.value)
     return await events_of(address, topic, *kinds)
 
 
@@ -136,7 +136,7 @@ async def test_a_leader_whose_disk_is_full_rejects_and_then_resumes(disk: Disk) 
     assert values_of(last.batches) == [b"calm"]
     assert [(change.kind, change.partition) for change in changes] == [
         (Kind.DISK_REFUSED, full),
-        (Kind.DISK_TAKES_AGAIN, full),
+        (Kind.DISK_RECOVERED, full),
     ]
     assert {change.cause for change in changes} == {Cause.DISK_FULL}
 

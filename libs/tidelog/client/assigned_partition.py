@@ -49,7 +49,7 @@ class Assigned:
     failing_since_ms: int = 0
     corrupt: int = 0
     out_of_range: int = 0
-    truncation_told: bool = False
+    reported_truncation: bool = False
     error: TidelogError | None = None
     # `missing`: `error` says that the partition does not exist. `confirmed`: a broker was queried
     # when the error was due. `missing_reported`: a call has raised the error since the last answer
@@ -71,7 +71,7 @@ class Assigned:
         self.in_flight = False
         self.finding = False
         self.corrupt = self.out_of_range = 0
-        self.truncation_told = False
+        self.reported_truncation = False
         self.error = None
         self.missing = self.confirmed = False
         if self.missing_reported:

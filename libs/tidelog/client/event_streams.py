@@ -75,8 +75,8 @@ class _Recent(NamedTuple):
     def remembers_since_ms(self) -> int:
         """Time since which the service keeps events. A returned event is kept, even if the
         service's clock was wrong."""
-        told_ms = [event.time_ms for event in self.events]
-        return min([self.oldest_kept_ms, *told_ms] if self.oldest_kept_ms else told_ms, default=0)
+        event_ms = [event.time_ms for event in self.events]
+        return min([self.oldest_kept_ms, *event_ms] if self.oldest_kept_ms else event_ms, default=0)
 
 
 class _Connections(Connections, InspectConnections, Protocol):

@@ -283,8 +283,8 @@ class FetchState:
             assigned.continuity.read_epoch,
             leader.leader_epoch,
         )
-        if not assigned.truncation_told:
-            assigned.truncation_told = True
+        if not assigned.reported_truncation:
+            assigned.reported_truncation = True
             self._truncations.append(error)
         if self._on_out_of_range is OnOutOfRange.ERROR:
             self.errors.add(assigned, error)

@@ -72,7 +72,7 @@ class Fetcher:
         self.trace_context: Metadata | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._fetches: dict[asyncio.Task[None], _Pending] = {}
-        self._next_look_ms = 0
+        self._next_check_ms = 0
         self._loop_task: asyncio.Task[None] | None = None
         self._confirming: asyncio.Task[None] | None = None
 
@@ -174,10 +174,10 @@ class Fetcher:
                 self._state.finish(pending.plan)
                 task.cancel()
                 continue
-            if now_ms >= self._next_look_ms:
-                self._next_look_ms = now_ms + UNANSWERED_POLL_MS
+            if now_ms >= self._next_check_ms:
+                self._next_check_ms = now_ms + UNANSWERED_POLL_MS
                 self._metadata.refresh_soon()
-            due.append(self._next_look_ms)
+            due.append(self._next_check_ms)
         return due
 
     def metadata_changed(self) -> None:

@@ -93,7 +93,7 @@ def _told(
         if not 0 <= result.high_watermark <= offset:
             return TidelogError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
-                f"the leader of {partition} did not show the record at offset {offset}; ask again",
+                f"the leader of {partition} did not show the record at offset {offset}; try again",
             )
     elif error is None:
         batch = batch_from_wire(result.batches[0])

@@ -78,7 +78,7 @@ class Sender:
         self._given_up: dict[asyncio.Task[None], None] = {}
         self._loop_task: asyncio.Task[None] | None = None
         self._next_expiry_ms = 0
-        self._next_look_ms = 0
+        self._next_check_ms = 0
 
     def start(self) -> None:
         self._loop_task = asyncio.create_task(self._run())
@@ -199,10 +199,10 @@ class Sender:
                     )
                     self._accumulator.failed(group, hangs, now_ms, stale=False)
             if pending.open:
-                if now_ms >= self._next_look_ms:
-                    self._next_look_ms = now_ms + UNANSWERED_POLL_MS
+                if now_ms >= self._next_check_ms:
+                    self._next_check_ms = now_ms + UNANSWERED_POLL_MS
                     self._metadata.refresh_soon()
-                due.append(self._next_look_ms)
+                due.append(self._next_check_ms)
             else:
                 del self._requests[task]
                 self._given_up[task] = None

@@ -344,7 +344,7 @@ def _decode_hw(fields: _Fields) -> HighWatermarkInvoked | HighWatermarkEnded:
 def _reason(fields: _Fields) -> str:
     reason = _text(fields, "why")
     if not reason:
-        raise HistoryError("a mark says why in its reason (why)")
+        raise HistoryError("a mark names its reason (why)")
     return reason
 
 

@@ -65,8 +65,8 @@ async def planned(
 ) -> list[OffsetRange]:
     now = await lookups.now(options.topics, {})
     named = boundaries.partitions_of(now)
-    start_times = await lookups.at_times(boundaries.times_wanted(options.starting, named))
-    end_times = await lookups.at_times(boundaries.times_wanted(options.ending, named))
+    start_times = await lookups.at_times(boundaries.requested_times(options.starting, named))
+    end_times = await lookups.at_times(boundaries.requested_times(options.ending, named))
     first = boundaries.starts(options, now, start_times)
     end = boundaries.ends(options, now, end_times)
     boundaries.check_order(options, first, end)

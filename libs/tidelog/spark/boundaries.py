@@ -21,7 +21,7 @@ def partitions_of(now: ClusterNow) -> list[TopicPartition]:
     ]
 
 
-def times_wanted(
+def requested_times(
     boundary: Boundary, partitions: Iterable[TopicPartition]
 ) -> dict[int, list[TopicPartition]]:
     """Returns the partitions by the time (milliseconds since 1970, UTC) to look up in them. Raises

@@ -86,10 +86,10 @@ def progress_by_partition(
         for topic, of_topic in read.items():
             for partition, at in of_topic.partitions.items():
                 last = latest[topic].partitions.get(partition, at) if topic in latest else at
-                figures = PartitionProgress(at.offset, last.offset)
+                progress = PartitionProgress(at.offset, last.offset)
                 name = TopicPartition(topic, partition)
-                if name not in found or figures.lag > found[name].lag:
-                    found[name] = figures
+                if name not in found or progress.lag > found[name].lag:
+                    found[name] = progress
     return found
 
 

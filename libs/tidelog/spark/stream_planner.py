@@ -66,7 +66,7 @@ class StreamPlanner:
         """Raises `OptionError` for offsets that are not in the log."""
         now = await self._lookups.now(self._options.topics, {})
         named = boundaries.partitions_of(now)
-        times = boundaries.times_wanted(self._options.starting, named)
+        times = boundaries.requested_times(self._options.starting, named)
         first = boundaries.starts(self._options, now, await self._lookups.at_times(times))
         return await self._with_epochs(now, {}, first)
 

@@ -59,9 +59,9 @@ class Kind(enum.Enum):
     BATCH_DAMAGED = "batch_damaged"  # unreadable; no other replica can send it
     REPLICA_DIVERGED = "replica_diverged"  # committed batches differ from another replica's
     DISK_REFUSED = "disk_refused"  # no space, or a file that may not grow
-    DISK_TAKES_AGAIN = "disk_takes_again"
+    DISK_RECOVERED = "disk_takes_again"
     HW_STALLED = "hw_stalled"
-    HW_MOVES_AGAIN = "hw_moves_again"
+    HIGH_WATERMARK_RESUMED = "hw_moves_again"
     # A topic.
     TOPIC_CREATION = "topic_creation"
     TOPIC_DELETION = "topic_deletion"

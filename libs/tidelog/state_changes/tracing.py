@@ -57,9 +57,9 @@ _PARTITION_KINDS = frozenset(
         Kind.BATCH_DAMAGED,
         Kind.REPLICA_DIVERGED,
         Kind.DISK_REFUSED,
-        Kind.DISK_TAKES_AGAIN,
+        Kind.DISK_RECOVERED,
         Kind.HW_STALLED,
-        Kind.HW_MOVES_AGAIN,
+        Kind.HIGH_WATERMARK_RESUMED,
         Kind.RECOVERY_CONSENT,
     }
 )

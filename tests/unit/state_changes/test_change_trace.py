@@ -82,7 +82,7 @@ def test_a_lasting_condition_has_its_duration() -> None:
     standing = Change("broker-3-hw", Cause.NO_FOLLOWER_PROGRESS, BEGAN_MS)
     stalled, moves = (
         told(at_ms, "broker-3", kind, Stage.COMPLETED, change=standing, broker=3)
-        for at_ms, kind in ((2_000, Kind.HW_STALLED), (12_000, Kind.HW_MOVES_AGAIN))
+        for at_ms, kind in ((2_000, Kind.HW_STALLED), (12_000, Kind.HIGH_WATERMARK_RESUMED))
     )
     assert _timeline([stalled, moves]).took_ms == 12_000
 

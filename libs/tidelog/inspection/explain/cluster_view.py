@@ -143,7 +143,7 @@ class ClusterView:
             return Liveness.ANSWERS
         silent = self._silent.get(broker_id)
         registered = broker_id in self.registry.brokers
-        lives = self.is_alive_by_peers(broker_id)
+        alive = self.is_alive_by_peers(broker_id)
         if silent is not None and silent.listening is Listening.BUSY:
             return Liveness.BUSY
         if silent is not None and self._address_is_taken(silent):
@@ -151,10 +151,10 @@ class ClusterView:
         if silent is not None and silent.listening is Listening.ACCEPTS:
             if self.pending_full_state(broker_id) is not None:
                 return Liveness.BUSY
-            return Liveness.UNREACHABLE if lives else Liveness.PAUSED
+            return Liveness.UNREACHABLE if alive else Liveness.PAUSED
         if silent is not None and silent.listening is Listening.ERRS:
             return Liveness.UNREACHABLE
-        if registered and lives:
+        if registered and alive:
             return Liveness.UNREACHABLE
         refuses = silent is not None and silent.listening is Listening.REFUSES
         # A registration proves nothing while the store cannot expire it. Neither does a missing
@@ -165,10 +165,10 @@ class ClusterView:
 
     def _address_is_taken(self, silent: SilentService) -> bool:
         """Whether another program uses the address of a broker that could not start."""
-        lives = silent.id in self.registry.brokers or self.is_alive_by_peers(silent.id)
+        alive = silent.id in self.registry.brokers or self.is_alive_by_peers(silent.id)
         takes = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
         failed = self.failed_start(silent.id)
-        return takes and not lives and failed is not None and failed.cause == ADDRESS
+        return takes and not alive and failed is not None and failed.cause == ADDRESS
 
     def pending_full_state(self, broker_id: int) -> BrokerBacklog | None:
         """Returns the backlog of a new incarnation that may still be processing its full state,
@@ -281,10 +281,10 @@ class ClusterView:
     def named_active(self) -> list[str]:
         """Returns addresses that are named as the active controller's and do not answer."""
         reporters = self.observed.reporters
-        told = [s.broker.controller_address for s in reporters if s.broker]
-        told += [s.controller.active_address for s in reporters if s.controller]
+        addresses = [s.broker.controller_address for s in reporters if s.broker]
+        addresses += [s.controller.active_address for s in reporters if s.controller]
         answered = {state.address for state in self.controllers}
-        return sorted({address for address in told if address} - answered)
+        return sorted({address for address in addresses if address} - answered)
 
     @property
     def has_no_controller(self) -> bool:
@@ -407,7 +407,7 @@ class ClusterView:
 
     def _registry(self) -> Registry:
         if self.active is not None and self.active.controller is not None:
-            reporter, told = self.active, self.active.controller.registered
+            reporter, registered_brokers = self.active, self.active.controller.registered
         else:
             # Brokers with complete answers come before busy ones that know no more.
             brokers = sorted(
@@ -423,8 +423,8 @@ class ClusterView:
                 return Registry({}, None, store_answers=False)
             reporter = brokers[0]
             assert reporter.broker is not None
-            told = reporter.broker.registered
-        registered = {broker.broker_id: broker for broker in told}
+            registered_brokers = reporter.broker.registered
+        registered = {broker.broker_id: broker for broker in registered_brokers}
         return Registry(registered, reporter, reporter.store.unreachable_ms < 0)
 
     def _departures(self) -> dict[int, Departure]:

@@ -89,15 +89,15 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
 
 
 def _standby(state: ServiceState) -> str:
-    told = f"{name_of(state)} at {state.address} answers and is not active"
+    line = f"{name_of(state)} at {state.address} answers and is not active"
     if state.controller is not None and state.controller.active:
-        told = (
+        line = (
             f"{name_of(state)} at {state.address} answers and holds itself to be active in epoch "
             f"{state.controller.controller_epoch}; brokers know of another"
         )
     if state.store.unreachable_ms >= 0:
-        told += f"; it has not reached the metadata store for {span(state.store.unreachable_ms)}"
-    return told
+        line += f"; it has not reached the metadata store for {span(state.store.unreachable_ms)}"
+    return line
 
 
 def _without_controller(
@@ -169,12 +169,12 @@ def no_report(view: ClusterView) -> Iterator[Finding]:
     ]
     if not busy:
         return
-    lives = "lives" if len(busy) == 1 else "live"
+    are = "is" if len(busy) == 1 else "are"
     yield Finding(
         causes.BROKER_BUSY,
         causes.WARNING,
-        f"{listed(busy)} {lives} and did not answer in time, so that the state of the cluster is "
-        "not known",
+        f"{listed(busy)} {are} alive and did not answer in time, so that the state of the cluster "
+        "is not known",
         tuple(
             f"{service} {service.listening.value}; when queried, it {service.problem}"
             for service in view.observed.silent[:MAX_NAMED]
@@ -280,11 +280,11 @@ def _evidence_of(view: ClusterView, backlog: BrokerBacklog) -> list[str]:
     if backlog.problem:
         evidence.append(f'its last command failed: "{backlog.problem}"')
     for pending in backlog.first[:_MAX_PENDING_SHOWN]:
-        refused = f', rejected: "{pending.problem}"' if pending.problem else ""
+        rejected = f', rejected: "{pending.problem}"' if pending.problem else ""
         known = pending.acknowledged_revision
         evidence.append(
             f"{pending.topic}/{pending.partition} is to reach revision {pending.revision}"
-            f"{f' from {known}' if known else ''}{refused}"
+            f"{f' from {known}' if known else ''}{rejected}"
         )
     return evidence
 
@@ -389,10 +389,10 @@ def _why_not_deleted(view: ClusterView, deletion: WaitingDeletion, broker_id: in
     if backlog is None:
         line = f"{who} answers and has not acknowledged that it deleted them"
         return _Wait(broker_id, _How.BLOCKED, line)
-    told = backlogs.root_of(backlog) if backlogs.is_late(backlog) else None
+    late_root = backlogs.root_of(backlog) if backlogs.is_late(backlog) else None
     if backlogs.is_worked_through(backlog):
         line = f"{who} works through {plural(backlog.pending, 'state change')}{_pace(backlog)}"
-        return _Wait(broker_id, _How.WORKING, line, told)
+        return _Wait(broker_id, _How.WORKING, line, late_root)
     said = f': "{backlog.problem}"' if backlog.problem else ""
     line = f"{who} answers and has not carried out its last command in time{said}"
-    return _Wait(broker_id, _How.BLOCKED, line, told)
+    return _Wait(broker_id, _How.BLOCKED, line, late_root)

@@ -104,10 +104,10 @@ def is_cut_off_from_controller(view: ClusterView, broker_id: int) -> bool:
     if view.has_unresolved_name(broker_id) or view.answers_elsewhere(broker_id):
         return False  # Its address is wrong, which is a finding of its own.
     liveness = view.liveness(broker_id)
-    lives = liveness is Liveness.ANSWERS or (
+    alive = liveness is Liveness.ANSWERS or (
         liveness is Liveness.UNREACHABLE and view.is_alive_by_peers(broker_id)
     )
-    return lives and _serves(view, broker_id)
+    return alive and _serves(view, broker_id)
 
 
 def controller_root_of(broker_id: int) -> Root:

@@ -226,7 +226,7 @@ def _standing_still(
     if leader.hw_stalled_ms < HW_STALLED_MIN_MS:
         return
     name = name_of_key(key)
-    told = (
+    progress_line = (
         f"{name}: broker-{key.leader}, the leader, reports: its high watermark is "
         f"{replica.high_watermark}, its log ends at {replica.log_end_offset}, and nothing has "
         f"moved for {span(leader.hw_stalled_ms)}"
@@ -245,7 +245,7 @@ def _standing_still(
         "committed",
         f"have a high watermark that does not advance because {why}",
         next_steps.of_stall(_stall(view, key, leading, under_min_isr)),
-        (told, *lines),
+        (progress_line, *lines),
         reasons,
         key.leader,
     )

@@ -38,17 +38,19 @@ def rejected(view: ClusterView) -> Iterator[Finding]:
     """Yields one finding for each topic and reason, whichever of its leaders reject."""
     found: dict[tuple[str, str], list[tuple[ServiceState, RejectedRequests]]] = {}
     for state in sorted(view.observed.reporters, key=name_of):
-        for told in state.broker.rejected_requests if state.broker else ():
-            over_after_ms = OUTRUN_OVER_AFTER_MS if told.reason == OUTRUN else OVER_AFTER_MS
-            if told.last_ms <= over_after_ms:
-                found.setdefault((told.topic, told.reason), []).append((state, told))
+        for rejection in state.broker.rejected_requests if state.broker else ():
+            over_after_ms = OUTRUN_OVER_AFTER_MS if rejection.reason == OUTRUN else OVER_AFTER_MS
+            if rejection.last_ms <= over_after_ms:
+                found.setdefault((rejection.topic, rejection.reason), []).append((state, rejection))
     for (topic, reason), each in sorted(found.items()):
         if reason == OUTRUN:
-            each = [(state, told) for state, told in each if told.count >= MANY_REJECTED]
+            each = [
+                (state, rejection) for state, rejection in each if rejection.count >= MANY_REJECTED
+            ]
             if each:
                 yield _outrun(topic, each)
             continue
-        count = sum(told.count for _, told in each)
+        count = sum(rejection.count for _, rejection in each)
         if count < MANY_REJECTED:
             continue
         if is_internal(topic):
@@ -59,16 +61,16 @@ def rejected(view: ClusterView) -> Iterator[Finding]:
 
 def _outrun(topic: str, each: list[tuple[ServiceState, RejectedRequests]]) -> Finding:
     """Each broker counts a single partition."""
-    most = max(told.count for _, told in each)
+    most = max(rejection.count for _, rejection in each)
     return Finding(
         causes.REQUESTS_REJECTED,
         causes.WARNING,
         f"retention deletes records of topic {topic!r} before consumers read them: the offset of a "
         f"fetch was deleted already {most} times in one partition within the last five minutes",
         tuple(
-            f"{name_of(state)} has rejected {plural(told.count, 'fetch', 'fetches')} of one "
-            f'partition, the last {span(told.last_ms)} ago: "{told.message}"'
-            for state, told in each
+            f"{name_of(state)} has rejected {plural(rejection.count, 'fetch', 'fetches')} of one "
+            f'partition, the last {span(rejection.last_ms)} ago: "{rejection.message}"'
+            for state, rejection in each
         ),
         "Let more or faster consumers read the topic, or keep its records longer: tidelog topics "
         f"alter-config {topic} --set retention_ms=MS --set retention_bytes=BYTES.",
@@ -118,9 +120,9 @@ def _of_services(
 
 def _lines(each: list[tuple[ServiceState, RejectedRequests]]) -> tuple[str, ...]:
     return tuple(
-        f"{name_of(state)} has rejected {plural(told.count, 'produce request')}, the last "
-        f'{span(told.last_ms)} ago: "{told.message}"'
-        for state, told in each
+        f"{name_of(state)} has rejected {plural(rejection.count, 'produce request')}, the last "
+        f'{span(rejection.last_ms)} ago: "{rejection.message}"'
+        for state, rejection in each
     )
 
 

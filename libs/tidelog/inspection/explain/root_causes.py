@@ -98,7 +98,7 @@ _SEVERITY_OF_MINOR = {
     causes.REPLICA_CATCHING_UP: causes.INFO,
 }
 # Suffix of effects on partitions in which replicas on other brokers are affected.
-_OTHERS = "_of_others"
+_OTHER_EFFECTS = "_of_others"
 # Suffix of effects on partitions that the broker of the root leads.
 _LEADING = "_leading"
 _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
@@ -123,7 +123,7 @@ _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
     (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
     (
-        causes.REPLICA_OUT_OF_ISR + _OTHERS,
+        causes.REPLICA_OUT_OF_ISR + _OTHER_EFFECTS,
         lambda n: f"{plural(n, 'partition')} with replicas out of the ISR",
     ),
     (causes.MOVE_WAITS, lambda n: f"{plural(n, 'move')} of partitions waiting for it"),
@@ -133,7 +133,7 @@ _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     ),
     (causes.IN_ISR_AND_GONE, lambda n: f"in the ISR of {plural(n, 'partition')} all the same"),
     (
-        causes.IN_ISR_AND_GONE + _OTHERS,
+        causes.IN_ISR_AND_GONE + _OTHER_EFFECTS,
         lambda n: f"{plural(n, 'partition')} with a broker in the ISR that is gone",
     ),
 )
@@ -212,7 +212,7 @@ def _variant(root: Root, symptom: Symptom) -> str:
     if symptom.cause == causes.TAKES_NO_RECORDS:
         return _LEADING if symptom.severity == causes.CRITICAL else ""
     of_others = symptom.cause in _OF_ONE_REPLICA and symptom.broker != root.broker
-    return _OTHERS if of_others else ""
+    return _OTHER_EFFECTS if of_others else ""
 
 
 def _failing_since(view: ClusterView, root: Root) -> str:

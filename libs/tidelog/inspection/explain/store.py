@@ -8,7 +8,7 @@ from tidelog.inspection.explain import causes, cut_offs
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import listed, span
-from tidelog.inspection.explain.lost_store import has_asked_store
+from tidelog.inspection.explain.lost_store import has_used_store
 from tidelog.inspection.explain.observation import BROKER, name_of
 from tidelog.inspection.explain.root_causes import Following, effects
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
@@ -31,7 +31,7 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
     lost = [state for state in states if state.store.unreachable_ms >= 0]
     if not lost:
         return
-    others = [s for s in states if s.store.unreachable_ms < 0 and has_asked_store(s)]
+    others = [s for s in states if s.store.unreachable_ms < 0 and has_used_store(s)]
     if view.store_lost_by_all():
         evidence = [*map(_line, lost), *_members_lost(lost)]
         if others:
@@ -81,14 +81,14 @@ def _cut_off(view: ClusterView, lost: Sequence[ServiceState]) -> tuple[str, ...]
 
 def _full(view: ClusterView, following: Following) -> Finding:
     root = view.lost_store_root
-    refused = [s for s in sorted(view.observed.reporters, key=name_of) if s.store.write_problem]
+    rejected = [s for s in sorted(view.observed.reporters, key=name_of) if s.store.write_problem]
     return Finding(
         root.cause,
         causes.CRITICAL,
         "the metadata store is full: it answers reads and accepts no writes. Data flows with the "
         "leaders and ISRs that there are, and nothing that needs metadata happens",
         (
-            *map(_rejected, refused),
+            *map(_rejected, rejected),
             *effects(root, following.get(root, ())),
         ),
         "Make room in etcd: compact its history with `etcdctl compact REVISION` (the revision that "

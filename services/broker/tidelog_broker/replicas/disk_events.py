@@ -92,7 +92,7 @@ class DiskEvents:
         for key, refusal in self._refusals.over(now_ms):
             for_ms = now_ms - refusal.since_ms
             self._tell(
-                Kind.DISK_TAKES_AGAIN, key, refusal.change, what=refusal.what, refused_ms=for_ms
+                Kind.DISK_RECOVERED, key, refusal.change, what=refusal.what, refused_ms=for_ms
             )
 
     def forget(self, key: ReplicaKey) -> None:

@@ -29,7 +29,7 @@ class HighWatermarkEvents:
             return
         if not verdict.stalled:
             change = self._stalls.pop(partition, NO_CHANGE)
-            self._tell(Kind.HW_MOVES_AGAIN, partition, change, stalled_ms=verdict.for_ms)
+            self._tell(Kind.HIGH_WATERMARK_RESUMED, partition, change, stalled_ms=verdict.for_ms)
             return
         holders = holders_of(partition, self._broker_id)
         subject = f"hw-{partition.topic_id}-{partition.name.partition}"

@@ -82,7 +82,7 @@ async def test_a_full_disk_and_its_recovery_emit_one_event_each() -> None:
     replicas.manager.disk.took(KEY, "written")
     await asyncio.sleep(STEADY_MS / 1000)
     replicas.manager.disk.judge()
-    (again,) = replicas.events(Kind.DISK_TAKES_AGAIN)
+    (again,) = replicas.events(Kind.DISK_RECOVERED)
     assert again.details == {"what": "written", "refused_ms": STEADY_MS}
     assert again.change_id == rejected.change_id != ""
     assert again.duration_ms == STEADY_MS

@@ -145,7 +145,7 @@ async def test_the_event_names_the_follower_that_holds_it() -> None:
     assert (stalled.details["high_watermark"], stalled.details["log_end_offset"]) == (0, 1)
     commit(partition)
     events.judge(partition, 900)
-    (moved,) = replicas.events(Kind.HW_MOVES_AGAIN)
+    (moved,) = replicas.events(Kind.HIGH_WATERMARK_RESUMED)
     assert moved.details["stalled_ms"] == 900
     assert moved.change_id == stalled.change_id != ""
     assert moved.duration_ms >= stalled.duration_ms == AFTER_MS
