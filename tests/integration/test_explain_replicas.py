@@ -216,7 +216,7 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
         )
         await fails_to_roll(cluster, short[1, 2])
         # By then every service has polled it again.
-        await until_found(cluster, ("store_unreachable", -1), missing=("may not have asked",))
+        await until_found(cluster, ("store_unreachable", -1), missing=("may not have used",))
         found = await until_found(
             cluster,
             ("store_unreachable", -1),

@@ -151,7 +151,7 @@ async def test_a_store_out_of_space_is_explained(world: World) -> None:
         )
         full = the(found, "store_full")
         assert full.severity == "critical"
-        assert "answers reads and takes no writes" in full.summary
+        assert "answers reads and accepts no writes" in full.summary
         # Detected by the alarm or by a rejected write, whichever a service requested last.
         reasons = [line for line in full.evidence if " reports, for " in line]
         assert reasons

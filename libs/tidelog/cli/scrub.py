@@ -11,7 +11,7 @@ from tidelog.cli.operating.manner import USUAL_TIMEOUT_SECONDS, Manner, TimeoutO
 from tidelog.cli.operating.manual import manual
 from tidelog.cli.output import timestamp_text, write_json, write_note, write_table
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
-from tidelog.client.scrubbing import ScrubProgress
+from tidelog.inspection.scrub_progress import ScrubProgress
 
 _FIELDS = tuple(field.name for field in fields(ScrubProgress))
 SCRUB_EPILOG = manual(

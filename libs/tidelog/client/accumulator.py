@@ -292,9 +292,9 @@ class Accumulator:
             self._end(error)
         queue = self._landed(group)
         if queue.removal_error is not None:
-            removal_error = self._give_up(group, queue.removal_error, maybe_appended(error))
+            given_up = self._give_up(group, queue.removal_error, maybe_appended(error))
             self._end_removed(queue)
-            return removal_error
+            return given_up
         queue.last_error = error
         retriable = error.retriable and self.fatal is None
         if queue.numbering is not None and error.code in SEQUENCE_REJECTED:
@@ -509,15 +509,12 @@ class Accumulator:
         queue.early.discard(batch)
         self.unsettled -= 1
         if numbering is not None:
-            write_outcome = WriteOutcome.WRITTEN
+            write = WriteOutcome.WRITTEN
             if isinstance(outcome, TidelogError):
-                write_outcome = WriteOutcome.UNKNOWN if batch.in_doubt else WriteOutcome.NOT_WRITTEN
-            numbering.settled(batch, write_outcome)
-            if (
-                write_outcome is WriteOutcome.UNKNOWN
-                and numbering.named
-                and isinstance(outcome, TidelogError)
-            ):
+                write = WriteOutcome.UNKNOWN if batch.in_doubt else WriteOutcome.NOT_WRITTEN
+            numbering.settled(batch, write)
+            is_unknown = write is WriteOutcome.UNKNOWN
+            if is_unknown and numbering.named and isinstance(outcome, TidelogError):
                 # The sequences of the name must not be used for other records.
                 self._end(name_in_doubt(batch.partition, outcome))
             elif self._idempotence is Idempotence.GIVEN and isinstance(outcome, TidelogError):

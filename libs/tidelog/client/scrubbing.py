@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import grpc.aio
 
 from tidelog.client.operations import BrokerDetails
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.status import from_status
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import scrub_pb2
 from tidelog.v1.scrub_pb2_grpc import ScrubServiceStub
-
-
-@dataclass(frozen=True, slots=True)
-class ScrubProgress:
-    """The fields of `ScrubStatus` in scrub.proto. Times are milliseconds since 1970; 0: never."""
-
-    enabled: bool
-    running: bool
-    full_rate: bool
-    total_bytes: int
-    pass_began_ms: int
-    pass_bytes: int
-    passes: int
-    last_pass_began_ms: int
-    last_pass_ended_ms: int
-    last_pass_bytes: int
-    bytes_checked: int
-    damage_found: int
-    diverged_ranges: int
 
 
 def scrubbed_brokers(

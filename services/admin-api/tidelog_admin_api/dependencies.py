@@ -19,10 +19,11 @@ from tidelog.client.operations import (
     RestartCheck,
     Throttle,
 )
-from tidelog.client.scrubbing import ScrubProgress, scrub_broker
+from tidelog.client.scrubbing import scrub_broker
 from tidelog.client.service_states import ReportedStates
 from tidelog.client.topic_details import TopicDetails
 from tidelog.inspection.model import Explanation, Scope, StateRequest
+from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.model import Acks
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.event_hub import EventHub, TellsEvents

@@ -36,11 +36,11 @@ from tidelog.client.operations import (
     RestartCheck,
     Throttle,
 )
-from tidelog.client.scrubbing import ScrubProgress
 from tidelog.client.service_states import ReportedStates
 from tidelog.client.topic_details import ConfigEntry, TopicDetails
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Scope, StateRequest
+from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig

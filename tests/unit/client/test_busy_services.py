@@ -115,7 +115,7 @@ def test_a_service_that_answers_only_health_checks_is_busy_in_every_scope(scope:
         explanation = await explained(busy_cluster(names_after_ms=NEVER_MS), scope)
         [finding] = explanation.findings
         assert (finding.cause, finding.severity) == ("broker_busy", "warning")
-        assert f"at {BROKERS[0]} lives" in f"at {finding.summary}"
+        assert f"at {BROKERS[0]} is alive" in f"at {finding.summary}"
 
     run(story())
 

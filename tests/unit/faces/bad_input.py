@@ -834,13 +834,13 @@ BOUNDS = {
     "timeout below nothing": _late(-1, -0.001),
     "page of less than nothing": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("a page size of -1 cannot be", "1 to 1000"),
+        ("a page size of -1 is invalid", "1 to 1000"),
         lambda admin: admin.operation_moves_page("ended", -1),
         Asked("GET", "/v1/operations/ended/moves", query={"page_size": -1}),
     ),
     "page of less than nothing, of what the gateway pages": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("a page size of -1 cannot be", "1 to 1000"),
+        ("a page size of -1 is invalid", "1 to 1000"),
         None,
         Asked("GET", "/v1/topics", query={"page_size": -1}),
     ),

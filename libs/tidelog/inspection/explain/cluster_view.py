@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
@@ -19,6 +19,7 @@ from tidelog.inspection.explain.observation import (
     SilentService,
 )
 from tidelog.inspection.explain.reported_metadata import (
+    Registry,
     active_controller,
     controller_pressures,
     keys_of_leaders,
@@ -33,7 +34,6 @@ from tidelog.inspection.model import (
     InSyncMember,
     LeaderState,
     PartitionKeyState,
-    RegisteredBroker,
     RejectedStart,
     ReplicaState,
     ServiceState,
@@ -83,16 +83,6 @@ class Liveness(enum.Enum):
 
 def _proof_of_life(ages_ms: Iterable[int]) -> int | None:
     return min((age for age in ages_ms if 0 <= age <= PROOF_OF_LIFE_MS), default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """The registrations that count. `reporter`: the service that reports them. `store_answers`:
-    whether that service sees changes of the store."""
-
-    brokers: dict[int, RegisteredBroker]
-    reporter: ServiceState | None
-    store_answers: bool
 
 
 class ClusterView:
@@ -463,11 +453,8 @@ class ClusterView:
         }
 
     def _deleting(self) -> set[str]:
-        return {
-            d.topic_id
-            for d in (self.controller_state.deletions if self.controller_state else ())
-            if not d.first_partition
-        }
+        state = self.controller_state
+        return {d.topic_id for d in (state.deletions if state else ()) if not d.first_partition}
 
     def _keys(self) -> dict[TopicPartition, PartitionKeyState]:
         """Returns keys by name: the controller's before those that brokers have read, and these

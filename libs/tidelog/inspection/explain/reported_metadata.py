@@ -5,16 +5,28 @@ Pure functions of the services' states."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tidelog.inspection.model import (
     NOT_KNOWN,
     InSyncMember,
     MissingController,
     PartitionKeyState,
+    RegisteredBroker,
     ServiceState,
 )
 from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog.model import NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The registrations that count. `reporter`: the service that reports them. `store_answers`:
+    whether that service sees changes of the store."""
+
+    brokers: dict[int, RegisteredBroker]
+    reporter: ServiceState | None
+    store_answers: bool
 
 
 def active_controller(states: Sequence[ServiceState]) -> ServiceState | None:

@@ -306,7 +306,7 @@ def test_a_merely_busy_controller_is_not_reported_as_missing(
     assert "no_controller" not in causes_of(findings)
     missing = found(findings, "no_leader")
     assert missing.because == ("replica_dead of broker 2",)
-    assert "nobody elects" not in said(missing)
+    assert "no other is elected" not in said(missing)
 
 
 def test_a_deletion_waits_for_a_busy_broker_that_gives_no_reason(
