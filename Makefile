@@ -8,10 +8,11 @@ STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 PLOTS_STAMP := $(VENV)/.installed-plots
 PEERS_STAMP := $(VENV)/.installed-peers
+DOCS_STAMP := $(VENV)/.installed-docs
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
 .PHONY: help demo up start test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-peers bench-grow \
-	bench-pauses bench-scrub bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards rules lock system-deps clean
+	bench-pauses bench-scrub bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots docs proto dashboards rules lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -37,6 +38,7 @@ help:
 	@echo "make spark        install what Spark and the jobs on it need; Java 17 comes by make system-deps"
 	@echo "make spark-kills  kill Spark's driver and executors in a streaming copy and in an archive; test the examples on Spark in docs; QUICK=1 once each, BY_KEY=1"
 	@echo "make screenshots  take the pictures of the web console in docs/screenshots"
+	@echo "make docs         build the documentation site in out/site, with generated references; within a minute, offline"
 	@echo "make proto        generate the code of proto/ anew"
 	@echo "make dashboards   generate the Grafana dashboards anew"
 	@echo "make rules        generate docs/internals/rules-and-tests.md from rules.toml and the tests' marks"
@@ -102,7 +104,7 @@ lint: $(STAMP) $(SPARK_STAMP)
 	@$(MAKE) --no-print-directory check-generated
 
 bench: $(STAMP) $(PLOTS_STAMP)
-	$(BIN)/python -m bench $(if $(QUICK),--quick) $(PARTS)
+	PYTHONPATH=tests $(BIN)/python -m bench $(if $(QUICK),--quick) $(PARTS)
 
 # Needs nats-server, and Maven, by which Kafka comes, with Java 17.
 bench-peers: $(STAMP) $(PEERS_STAMP)
@@ -138,6 +140,9 @@ bench-spark-read: $(STAMP) $(SPARK_STAMP)
 
 screenshots: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m bench.console.screenshots docs/screenshots
+
+docs: $(STAMP) $(DOCS_STAMP)
+	PYTHONPATH=docs $(BIN)/python -m tidelog_docs
 
 # Usage: $(call generate,directory)
 define generate
@@ -188,7 +193,7 @@ system-deps:
 PIP_COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
 	--strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# All for developing but Spark, plots and peers, which have files of their own; of these what images hold, and what it takes to make a wheel for them.
+# All for developing but Spark, plots, peers and the site, which have files of their own; of these what images hold, and what it takes to make a wheel for them.
 lock: $(STAMP)
 	$(PIP_COMPILE) --upgrade --extra cli --extra services --extra gateway --extra local --extra deploy \
 		--extra dev --all-build-deps --output-file=requirements.lock pyproject.toml
@@ -200,6 +205,8 @@ lock: $(STAMP)
 		--output-file=requirements-plots.lock pyproject.toml
 	$(PIP_COMPILE) --constraint requirements.lock --extra peers \
 		--output-file=requirements-peers.lock pyproject.toml
+	$(PIP_COMPILE) --constraint requirements.lock --extra docs \
+		--output-file=requirements-docs.lock pyproject.toml
 	$(PIP_COMPILE) --constraint requirements.lock --build-deps-for wheel --only-build-deps \
 		--output-file=requirements-build.lock pyproject.toml
 
@@ -226,6 +233,11 @@ $(PLOTS_STAMP): requirements-plots.lock $(STAMP)
 # Clients of peers that `make bench-peers` measures.
 $(PEERS_STAMP): requirements-peers.lock $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peers.lock
+	@touch $@
+
+# What builds the documentation site.
+$(DOCS_STAMP): requirements-docs.lock $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
 	@touch $@
 
 # Spark is 450 MB, which `make demo` and `make up` do without.

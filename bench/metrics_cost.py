@@ -28,7 +28,7 @@ from bench.suite.matrix import BATCH_BYTES
 from tidelog.client import Admin, Producer
 from tidelog_runtime.config import METRICS_OFF
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local.cluster_file import Setting
 
 PAIRS = 10
 # The load of one cluster in one pair: so many pieces of so many batches, 300 MB in all.

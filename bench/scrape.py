@@ -1,5 +1,5 @@
 """The cost of a scrape for a broker, and for the active controller, with very many partitions
-(`python -m bench.scrape`): series, and the time until the last byte is read.
+(`PYTHONPATH=tests python -m bench.scrape`): series, and the time until the last byte is read.
 
 The metrics are collected from real replicas with real logs, and served by the real server, in a
 process that does nothing else: once with all followers caught up, and once with a dead follower, so
@@ -20,13 +20,14 @@ from typing import NamedTuple
 from rich.console import Console
 
 from bench.report import Measured, run_alone
+from doubles.memory_store import MemoryStore
 from tidelog.batch import new_batch
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import Acks, Codec, TopicPartition
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.collector import BrokerCollector
-from tidelog_broker.metrics.replica_figures import Judges
+from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
 from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.partition.exchange import FetchPosition
 from tidelog_broker.partition.partition import Partition
@@ -40,7 +41,6 @@ from tidelog_controller.state.context import Context
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
     Member,
@@ -52,8 +52,8 @@ from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import Collect, MetricsServer
-from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.metric import Metric
+from tidelog_runtime.telemetry.metrics.service_metrics import LoopWatch
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.topic_config import TopicConfig
 
@@ -144,7 +144,7 @@ class _Listener:
     def _ignore(self, _: Partition) -> None: ...
 
     log_grew = sync_needed = high_watermark_moved = log_start_moved = _ignore
-    leadership_ended = followers_forgotten = isr_needs_judging = _ignore
+    leadership_ended = followers_forgotten = isr_needs_evaluation = _ignore
 
 
 class Replicas:
@@ -188,7 +188,7 @@ class Replicas:
 
 class MeasuredBroker(NamedTuple):
     store: MeasuredStore
-    figures: BrokerCollector
+    collector: BrokerCollector
 
     def has_topic(self, topic: str) -> bool:  # noqa: ARG002 - all counted topics exist
         return True
@@ -208,12 +208,12 @@ async def broker_scrapes(directory: Path) -> list[Measured]:
     metrics = BrokerMetrics(state_changes, time.perf_counter)
     for number in range(TOPICS):
         metrics.requests.topic(f"topic-{number}")
-    judges = Judges(lambda _: True, lambda _: True)
+    judges = HighWatermarkChecks(lambda _: True, lambda _: True)
     vitals = BrokerVitals(
         lambda: True, lambda: True, {}, judges, no_disk, CrowdedOut, int, {}, int, ScrubState
     )
-    figures = BrokerCollector(replicas, vitals, CLOCK)
-    broker = MeasuredBroker(_measured_store(state_changes), figures)
+    collector = BrokerCollector(replicas, vitals, CLOCK)
+    broker = MeasuredBroker(_measured_store(state_changes), collector)
     collect: Collect = partial(metrics.collect, broker)
     many = f"broker that leads {PARTITIONS:,} partitions"
     replicas.fetch(dead=False)

@@ -20,9 +20,9 @@ from bench.report import Measured, at_least, at_most, run_alone
 from tidelog.batch import new_batch, stamp
 from tidelog.model import Codec, TopicPartition
 from tidelog_broker.__main__ import run_in_thread
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.log.disk import OsDisk
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.scrub_state import ScrubStateFile

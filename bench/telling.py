@@ -102,7 +102,7 @@ async def _keep(events_to_emit: Sequence[TellEach]) -> tuple[float, float]:
 
     def keep() -> None:
         for t in chain.from_iterable(each.told for each in events_to_emit):
-            log.tell(
+            log.emit(
                 t.kind,
                 t.stage,
                 change=t.change,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from pluggy import Result
 
-from tidelog_runtime.local import ports
+from tidelog_runtime.local import addresses
 
 IN_CI = os.environ.get("CI") == "true"
 
@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # different ranges.
 if WORKER := os.environ.get("PYTEST_XDIST_WORKER", ""):
     WORKERS = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    ports.OTHER_PORTS = ports.OTHER_PORTS[int(WORKER.removeprefix("gw")) :: WORKERS]
+    addresses.OTHER_PORTS = addresses.OTHER_PORTS[int(WORKER.removeprefix("gw")) :: WORKERS]
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

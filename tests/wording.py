@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from documented import ROOT, pages
 
-PYTHON = ("libs", "services", "tests/model", "tests/mutants", "tests/simulation")
+PYTHON = ("docs", "libs", "services", "tests/model", "tests/mutants", "tests/simulation")
 
 # Each word, with what to write instead.
 INSTEAD = {

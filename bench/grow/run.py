@@ -27,8 +27,8 @@ from bench.grow.processor import ProcessorTime, cores, processor_time
 from bench.grow.read_back import read_all
 from bench.grow.traffic import Sample, Traffic, copied_bytes, peaks, scrape
 from bench.percentiles import percentile
+from tidelog.admin_messages import AcceptedOperation, Operation, Plan
 from tidelog.client import Admin
-from tidelog.client.operations import BegunOperation, Operation, Plan
 from tidelog.errors import TidelogError
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -72,7 +72,7 @@ FULL = Settings(runs=5, partitions=300, data_mb=3000, rate=100.0, throttle_mb=5.
 QUICK = Settings(runs=1, partitions=60, data_mb=120, rate=20.0, throttle_mb=4.0, quiet_s=15.0)
 
 # An operation, or with `dry_run` its plan.
-Ask = Callable[[Admin, bool], Awaitable[BegunOperation]]
+Ask = Callable[[Admin, bool], Awaitable[AcceptedOperation]]
 
 
 async def run_once(directory: Path, settings: Settings, console: Console) -> RunFigures:

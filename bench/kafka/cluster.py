@@ -15,8 +15,8 @@ from bench.kafka.settings import (
     jvm_options,
     server_properties,
 )
+from tidelog_runtime.local.addresses import choose_port
 from tidelog_runtime.local.members import describe_death
-from tidelog_runtime.local.ports import choose_port
 from tidelog_runtime.local.process import LocalProcess
 
 # The artifacts of the brokers.

@@ -27,7 +27,7 @@ from bench.peers.nats_cluster import NatsError
 from bench.peers.run import run
 from bench.peers.settings import FULL, QUICK
 from bench.worker import WorkerError
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local import ClusterError
 
 
 def main(argv: Sequence[str]) -> int:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.peers import nats_clients
 from bench.peers.nats_settings import Server, configuration
+from tidelog_runtime.local.addresses import choose_port
 from tidelog_runtime.local.members import describe_death
-from tidelog_runtime.local.ports import choose_port
 from tidelog_runtime.local.process import LocalProcess
 
 _COUNT = 3

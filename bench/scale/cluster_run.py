@@ -25,8 +25,8 @@ from bench.worker import Worker, WorkerError
 from tidelog.client import Admin
 from tidelog.errors import TidelogError
 from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.errors import ClusterError
 
 # All of them, in this order: the first leads all that it can.
 REPLICAS = (3, 1, 2)

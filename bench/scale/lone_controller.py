@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from doubles.memory_data import MemoryData
 from tidelog.model import TopicPartition
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.core.write_pace import Intervals
@@ -34,7 +35,6 @@ from tidelog_controller.state.events import (
     Transacted,
 )
 from tidelog_runtime.metadata.keys import Keys, PartitionKey
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     BrokerRegistration,

@@ -29,7 +29,7 @@ from bench.spark_check.planted import Planted
 from tidelog.history import Anomaly
 from tidelog.history.history_format import encode_operation, header_line
 from tidelog_pipeline.check.history_files import RANGE_BYTES
-from tidelog_pipeline.check.plan import Checked, check
+from tidelog_pipeline.check.plan import CheckResult, check
 from tidelog_pipeline.columns import Columns, Row, rows_of
 from tidelog_pipeline.session import spark_session
 
@@ -152,7 +152,7 @@ def write_segment(planted: Planted, segment: Segment, directory: Path) -> int:
         return file.tell()
 
 
-def _results(checked: Checked, seconds: float, size: int, limit_mb: float) -> list[Measured]:
+def _results(checked: CheckResult, seconds: float, size: int, limit_mb: float) -> list[Measured]:
     operations = checked.report.operations
     peak_mb = checked.worker_peak_kb / 1024
     return [
@@ -170,7 +170,7 @@ def _write(
     form: str,
     settings: Settings,
     planted: Planted,
-    checked: Checked,
+    checked: CheckResult,
     results: list[Measured],
 ) -> None:
     found = checked.report.findings.counts

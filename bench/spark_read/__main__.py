@@ -27,7 +27,7 @@ from bench.kafka.maven import MavenError
 from bench.spark_read import results
 from bench.spark_read.run import DriverError, run
 from bench.spark_read.settings import FULL, QUICK, Settings
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local import ClusterError
 
 # Keys, values, and the overhead of the logs.
 _DISK_BYTES_PER_RECORD = 130

@@ -36,8 +36,8 @@ def _changes(command: Command) -> Iterator[Change]:
     match command:
         case LeaderAndIsrCommand():
             yield command.change
-            for wanted in command.partitions:
-                yield wanted.state.change
+            for partition in command.partitions:
+                yield partition.state.change
         case StopReplicaCommand():
             for stop in command.partitions:
                 yield stop.change

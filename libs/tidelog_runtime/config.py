@@ -90,7 +90,7 @@ class ProgramConfig(BaseSettings):
         default=None, description="TOML file with any of the other settings, by field name"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="least level that is logged"
+        default="info", description="lowest level that is logged"
     )
     log_format: Literal["json", "console"] = Field(
         default="json", description="json: one object a line; console: for people"
@@ -126,7 +126,7 @@ class ServiceConfig(ProgramConfig):
         default="default",
         pattern=r"^[A-Za-z0-9._-]{1,64}$",
         description="name of the cluster: 1 to 64 letters, digits, '.', '_' or '-'; "
-        "clusters of different names share one etcd without touching",
+        "clusters of different names can share one etcd",
     )
     listen: Address = Field(description="host:port to serve gRPC on")
     advertised_address: Address | None = Field(
@@ -175,7 +175,8 @@ class RegisteredConfig(ServiceConfig):
         default=3,
         ge=2,
         le=60,
-        description="seconds after which etcd forgets a service that has fallen silent",
+        description="seconds after which etcd deletes the registration of a service that sends "
+        "no keep-alive",
     )
     state_changes_topic: bool = Field(
         default=True,
@@ -186,33 +187,34 @@ class RegisteredConfig(ServiceConfig):
         default=20_000,
         ge=1,
         le=1_000_000,
-        description="state changes that wait for that topic at most; what comes besides is in the "
-        "log alone, and counted",
+        description="maximum number of state changes that wait for that topic; further ones are "
+        "only logged and counted",
     )
     max_client_requests: int = Field(
         default=3_584,
         ge=1,
         le=3_584,
-        description="requests of clients that are answered at once, long polls among them; further "
-        "ones are rejected with TOO_MANY_REQUESTS. Those of brokers and controllers do not count",
+        description="maximum number of concurrent requests of clients, long polls included; "
+        "further ones are rejected with TOO_MANY_REQUESTS. Requests of brokers and controllers "
+        "do not count",
     )
     max_requests_per_client: int = Field(
         default=2_048,
         ge=1,
         le=3_584,
-        description="the same for the requests of one client address",
+        description="maximum number of concurrent requests of one client address",
     )
     max_connections_per_client: int = Field(
         default=1_024,
         ge=1,
         le=3_584,
-        description="connections of one client address; idle ones beyond it are closed",
+        description="maximum number of connections of one client address; idle ones above it are "
+        "closed",
     )
     external_listen: Address | None = Field(
         default=None,
         description="host:port to serve clients on that do not reach advertised_address, such as "
-        "those outside of the brokers' network; they are told external addresses; default: "
-        "none",
+        "those outside the brokers' network; they get external addresses; default: none",
     )
     external_advertised_address: Address | None = Field(
         default=None,
@@ -286,14 +288,14 @@ class _ConfigFileSource(PydanticBaseSettingsSource):
                 f"there is no configuration file {path}; give a TOML file's path"
             )
         try:
-            told = TomlConfigSettingsSource(self.settings_cls, path)()
+            settings = TomlConfigSettingsSource(self.settings_cls, path)()
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise _ConfigFileError(
                 f"the configuration file {path} cannot be read as TOML: {error}"
             ) from error
         assert issubclass(self.settings_cls, ProgramConfig)
         others = self.settings_cls.also_in_file() - self.settings_cls.model_fields.keys()
-        return {name: value for name, value in told.items() if name not in others}
+        return {name: value for name, value in settings.items() if name not in others}
 
 
 class _ConfigFileError(Exception):

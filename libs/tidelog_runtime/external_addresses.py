@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 
-class Reachable(Protocol):
+class HasAddresses(Protocol):
     """A service as it is or was last registered. `external_address` empty: it has none."""
 
     @property
@@ -24,15 +24,15 @@ class Reachable(Protocol):
 class KnownServices(Protocol):
     """The services as they are known now; None: the service is not known."""
 
-    def broker(self, broker_id: int) -> Reachable | None:
+    def broker(self, broker_id: int) -> HasAddresses | None:
         """Returns the broker's current incarnation, or else its last one."""
 
-    def departed(self, broker_id: int) -> Reachable | None:
+    def departed(self, broker_id: int) -> HasAddresses | None:
         """Returns the last incarnation that ended, even if the broker is registered again."""
 
-    def controller(self, controller_id: int) -> Reachable | None: ...
+    def controller(self, controller_id: int) -> HasAddresses | None: ...
 
-    def everybody(self) -> Iterable[Reachable]:
+    def all_services(self) -> Iterable[HasAddresses]:
         """Returns all services: first those that are registered, then those that were."""
 
 
@@ -64,7 +64,7 @@ class ExternalAddresses:
 
     def of(self, address: str) -> str:
         """Returns the external address of the service that has `address` inside the network."""
-        for known in self._known.everybody():
+        for known in self._known.all_services():
             if known.address == address:
                 return _external(known, address)
         return address
@@ -75,5 +75,5 @@ class ExternalAddresses:
         return f"{name}{at}{self.of(address)}"
 
 
-def _external(known: Reachable | None, address: str) -> str:
+def _external(known: HasAddresses | None, address: str) -> str:
     return (known.external_address if known is not None else "") or address

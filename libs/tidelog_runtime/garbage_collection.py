@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 
 INTERVAL_S = 0.1
 # The number of new objects that is worth a collection, which takes some milliseconds.
-WORTH_A_LOOK = 2_500
+MIN_NEW_OBJECTS = 2_500
 # The service is quiet after it has used less than this share of a core for `QUIET_S`. The time
 # spans short waits: within a burst, a service waits for others now and then.
 QUIET_SHARE = 0.3
@@ -24,26 +24,26 @@ QUIET_S = 1.0
 # A service that is not quiet within this time is permanently busy, and collects anyway.
 LONGEST_WAIT_S = 5.0
 # Every so many collections also cover the objects that survived the ones before (generation 1).
-LOOKS_EACH_LATER = 4
+PASSES_PER_GENERATION_1 = 4
 # After so many collections, one covers all objects, which takes half a second for a million
 # objects. A permanently busy service waits ten times as long.
-LOOKS_EACH_FULL = 2_000
-LOOKS_EACH_FULL_IF_BUSY = 20_000
+PASSES_PER_FULL = 2_000
+PASSES_PER_FULL_IF_BUSY = 20_000
 # Above this number of new objects, Python collects by itself. Every third of these collections also
 # covers the survivors of the previous ones. The pause is 2 to 7 ms, however many objects a request
 # retains. Python's counter falls by one for each freed object, including old ones, so a collection
 # may cover several times this number.
-MOST_NEW = 5_000
-THRESHOLDS = (MOST_NEW, 1, 1 << 30)
+MAX_NEW_OBJECTS = 5_000
+THRESHOLDS = (MAX_NEW_OBJECTS, 1, 1 << 30)
 
 
-class Collections:
+class CollectionSchedule:
     """Decides when to collect. Pure."""
 
     def __init__(self, now_s: float) -> None:
         self._busy_at_s = now_s
         self._waits_since_s: float | None = None
-        self._looks = 0  # collections since the last full one
+        self._passes = 0  # collections since the last full one
 
     def due(self, now_s: float, used_share: float, new_objects: int) -> int | None:
         """Returns the generation to collect now; None: no collection.
@@ -52,7 +52,7 @@ class Collections:
         """
         if used_share >= QUIET_SHARE:
             self._busy_at_s = now_s
-        if new_objects < WORTH_A_LOOK:
+        if new_objects < MIN_NEW_OBJECTS:
             self._waits_since_s = None
             return None
         if self._waits_since_s is None:
@@ -61,15 +61,15 @@ class Collections:
         if not is_quiet and now_s - self._waits_since_s < LONGEST_WAIT_S:
             return None
         self._waits_since_s = None
-        self._looks += 1
-        if self._looks >= (LOOKS_EACH_FULL if is_quiet else LOOKS_EACH_FULL_IF_BUSY):
-            self._looks = 0
+        self._passes += 1
+        if self._passes >= (PASSES_PER_FULL if is_quiet else PASSES_PER_FULL_IF_BUSY):
+            self._passes = 0
             return 2
-        return 1 if self._looks % LOOKS_EACH_LATER == 0 else 0
+        return 1 if self._passes % PASSES_PER_GENERATION_1 == 0 else 0
 
 
 @asynccontextmanager
-async def collecting_garbage() -> AsyncIterator[None]:
+async def idle_garbage_collection() -> AsyncIterator[None]:
     """Collects garbage at idle times while the body of the `async with` runs."""
     gc.set_threshold(*THRESHOLDS)
     collecting = asyncio.create_task(_collect())
@@ -81,7 +81,7 @@ async def collecting_garbage() -> AsyncIterator[None]:
 
 async def _collect() -> None:
     at_s, used_s = time.monotonic(), time.process_time()
-    collections = Collections(at_s)
+    collections = CollectionSchedule(at_s)
     while True:
         await asyncio.sleep(INTERVAL_S)
         former_at_s, former_used_s = at_s, used_s

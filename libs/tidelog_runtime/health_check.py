@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 
 LISTEN_VARIABLE = "TIDELOG_LISTEN"
 TIMEOUT_S = 4.0
-EXIT_WELL, EXIT_UNWELL, EXIT_USAGE = 0, 1, 2
+EXIT_HEALTHY, EXIT_UNHEALTHY, EXIT_USAGE = 0, 1, 2
 USAGE = "usage: python -m tidelog_runtime.health_check grpc|http [--alive] [HOST:PORT]"
 
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "*": "127.0.0.1", "::": "::1"}
@@ -42,7 +42,7 @@ _STREAM = 1
 _MAX_ANSWER_BYTES = 1 << 16
 
 
-class UnwellError(Exception):
+class UnhealthyError(Exception):
     """The service does not answer as it should; the message says how."""
 
 
@@ -76,16 +76,16 @@ def check_request() -> bytes:
 def serving_status(message: bytes) -> int:
     """Returns the status of a serialized HealthCheckResponse.
 
-    Raises `UnwellError` if `message` is something else.
+    Raises `UnhealthyError` if `message` is something else.
     """
     if not message:
         return 0
     if len(message) != 2 or message[0] != 0x08:
-        raise UnwellError("answers a health check with something else")
+        raise UnhealthyError("answers a health check with another message")
     return message[1]
 
 
-class Conversation:
+class HealthExchange:
     """The client's side of the call: bytes in; the bytes to reply and the status out."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Conversation:
     def receive(self, data: bytes) -> tuple[bytes, int | None]:
         """Returns the bytes to send at once, and the serving status as soon as it is known.
 
-        Raises `UnwellError` if the call failed.
+        Raises `UnhealthyError` if the call failed.
         """
         self._unread += data
         replies = b""
@@ -107,14 +107,14 @@ class Conversation:
                 if (status := self._status()) is not None:
                     return replies, status
             elif kind in (_RST_STREAM, _GOAWAY) or (kind == _HEADERS and flags & _END_STREAM):
-                raise UnwellError("refuses health checks")
+                raise UnhealthyError("rejects health checks")
         return replies, None
 
     def _frames(self) -> Iterator[tuple[int, int, bytes]]:
         while len(self._unread) >= _FRAME_HEADER_BYTES:
             end = _FRAME_HEADER_BYTES + int.from_bytes(self._unread[:3])
             if end > _MAX_ANSWER_BYTES:
-                raise UnwellError("does not speak gRPC")
+                raise UnhealthyError("does not speak gRPC")
             if len(self._unread) < end:
                 return
             whole, self._unread = self._unread[:end], self._unread[end:]
@@ -130,22 +130,22 @@ class Conversation:
 
 
 def check_grpc(connection: socket.socket, deadline: float, *, alive: bool) -> str:
-    """Returns the name of the reported status. Raises `UnwellError`, `OSError`."""
+    """Returns the name of the reported status. Raises `UnhealthyError`, `OSError`."""
     connection.sendall(check_request())
-    conversation = Conversation()
+    conversation = HealthExchange()
     while True:
         replies, status = conversation.receive(_read(connection, deadline))
         if status is not None:
-            said = _STATUSES.get(status, str(status))
+            status_name = _STATUSES.get(status, str(status))
             if status != _SERVING and not alive:
-                raise UnwellError(f"says {said}")
-            return said
+                raise UnhealthyError(f"says {status_name}")
+            return status_name
         if replies:
             connection.sendall(replies)
 
 
 def check_http(connection: socket.socket, deadline: float, *, alive: bool) -> str:
-    """Returns "ready" or "alive". Raises `UnwellError`, `OSError`."""
+    """Returns "ready" or "alive". Raises `UnhealthyError`, `OSError`."""
     path = "/health" if alive else "/ready"
     question = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     connection.sendall(question.encode())
@@ -154,7 +154,7 @@ def check_http(connection: socket.socket, deadline: float, *, alive: bool) -> st
         answer += _read(connection, deadline)
     status_line = answer.split(b"\r\n")[0].decode(errors="replace")
     if status_line.split(" ")[1:2] != ["200"]:
-        raise UnwellError(f"answers GET {path} with {status_line[:100]!r}")
+        raise UnhealthyError(f"answers GET {path} with {status_line[:100]!r}")
     return "ready" if not alive else "alive"
 
 
@@ -165,14 +165,14 @@ def _read(connection: socket.socket, deadline: float) -> bytes:
     connection.settimeout(left_s)
     data = connection.recv(_MAX_ANSWER_BYTES)
     if not data:
-        raise UnwellError("ends the connection without an answer")
+        raise UnhealthyError("ends the connection without an answer")
     return data
 
 
 _CHECKS = {"grpc": check_grpc, "http": check_http}
 
 
-def where_to_ask(address: str) -> tuple[str, int]:
+def target_address(address: str) -> tuple[str, int]:
     """Returns host and port. Raises `ValueError` if `address` is not host:port."""
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdecimal() or not 0 < int(port) < 1 << 16:
@@ -189,18 +189,18 @@ def main(argv: Sequence[str]) -> int:
     if not address:
         return _end(EXIT_USAGE, f"give HOST:PORT, or set {LISTEN_VARIABLE}; {USAGE}")
     try:
-        host, port = where_to_ask(address)
+        host, port = target_address(address)
     except ValueError as error:
         return _end(EXIT_USAGE, str(error))
     deadline = time.monotonic() + TIMEOUT_S
     try:
         with socket.create_connection((host, port), TIMEOUT_S) as connection:
-            said = _CHECKS[arguments[0]](connection, deadline, alive="--alive" in argv)
+            status_name = _CHECKS[arguments[0]](connection, deadline, alive="--alive" in argv)
     except TimeoutError:
-        return _end(EXIT_UNWELL, f"{host}:{port} does not answer within {TIMEOUT_S:g} s")
-    except (OSError, UnwellError) as error:
-        return _end(EXIT_UNWELL, f"{host}:{port}: {error}")
-    return _end(EXIT_WELL, f"{host}:{port}: {said}")
+        return _end(EXIT_UNHEALTHY, f"{host}:{port} does not answer within {TIMEOUT_S:g} s")
+    except (OSError, UnhealthyError) as error:
+        return _end(EXIT_UNHEALTHY, f"{host}:{port}: {error}")
+    return _end(EXIT_HEALTHY, f"{host}:{port}: {status_name}")
 
 
 def _end(status: int, line: str) -> int:

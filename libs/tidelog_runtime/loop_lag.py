@@ -34,7 +34,7 @@ class LoopLag:
     def begin(self) -> int:
         """Returns the argument for `end`."""
         if self._waiting == 0:
-            self._look_again()
+            self._schedule_tick()
         self._waiting += 1
         return self._total_ms()
 
@@ -45,13 +45,13 @@ class LoopLag:
             self._timer.cancel()
         return late_ms
 
-    def _look(self) -> None:
+    def _tick(self) -> None:
         self._late_ms = self._total_ms()
-        self._look_again()
+        self._schedule_tick()
 
-    def _look_again(self) -> None:
+    def _schedule_tick(self) -> None:
         self._due_ms = self._clock.monotonic_ms() + TICK_MS
-        self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._look)
+        self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._tick)
 
     def _total_ms(self) -> int:
         """Returns the total delay, including that of an overdue tick.

@@ -113,12 +113,12 @@ def newest_revision(command: Command) -> int:
     """Returns the newest store revision that the controller is known to have seen."""
     match command:
         case LeaderAndIsrCommand():
-            told = [command.store_revision, *(p.revision for p in command.partitions)]
+            revisions = [command.store_revision, *(p.revision for p in command.partitions)]
         case StopReplicaCommand():
-            told = [p.revision for p in command.partitions]
+            revisions = [p.revision for p in command.partitions]
         case DescribeReplicasCommand():
-            told = []
-    return max([command.broker_epoch, *told])
+            revisions = []
+    return max([command.broker_epoch, *revisions])
 
 
 class LogExtent(NamedTuple):

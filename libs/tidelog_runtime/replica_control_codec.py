@@ -18,6 +18,12 @@ from tidelog.rpc.wire import error_from_wire, error_to_wire
 from tidelog.state_changes.event import Cause, Change
 from tidelog.v1 import replica_control_pb2 as pb
 from tidelog_runtime.command_traces import has_trace
+from tidelog_runtime.cooperative import (
+    ITEMS_PER_SLICE,
+    QUICK_ITEMS_PER_SLICE,
+    extend_yielding,
+    map_yielding,
+)
 from tidelog_runtime.metadata.schema import (
     STATES_REMEMBERED,
     Fields,
@@ -38,7 +44,6 @@ from tidelog_runtime.replica_control import (
     StopPartition,
     StopReplicaCommand,
 )
-from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
 
 # Units of work between yields: decoding a new state costs as much as `_WORK_OF_NEW_STATE` known
 # ones, and so many members or settings cost as much as one known state.
@@ -110,7 +115,7 @@ async def _partitions_from_wire(
     made: list[PartitionCommand] = []
     work = 0
     for each in wire:
-        if work >= QUICK_ITEMS_PER_TURN:
+        if work >= QUICK_ITEMS_PER_SLICE:
             work = 0
             await asyncio.sleep(0)
         partition, revision = TopicPartition(each.topic, each.partition), each.revision
@@ -170,10 +175,10 @@ async def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIs
         unreadable_topics=command.unreadable_topics,
     )
     # Filled in place: a message that is made first and then added would be copied.
-    await in_turns(
+    await map_yielding(
         lambda each: _fill_partition(wire.partitions.add(), each),
         command.partitions,
-        QUICK_ITEMS_PER_TURN,
+        QUICK_ITEMS_PER_SLICE,
     )
     return wire
 
@@ -186,9 +191,9 @@ async def leader_and_isr_to_bytes(command: LeaderAndIsrCommand) -> bytes:
     """
     head = await leader_and_isr_to_wire(replace(command, partitions=()))
     slices = [head.SerializeToString()]
-    for start in range(0, len(command.partitions), QUICK_ITEMS_PER_TURN):
+    for start in range(0, len(command.partitions), QUICK_ITEMS_PER_SLICE):
         some = pb.LeaderAndIsrRequest()
-        for each in command.partitions[start : start + QUICK_ITEMS_PER_TURN]:
+        for each in command.partitions[start : start + QUICK_ITEMS_PER_SLICE]:
             _fill_partition(some.partitions.add(), each)
         slices.append(some.SerializeToString())
         await asyncio.sleep(0)
@@ -207,7 +212,7 @@ async def leader_and_isr_from_wire(
     return replace(
         leader_and_isr_head(wire),
         partitions=await _partitions_from_wire(wire.partitions, known),
-        leaders=dict(await in_turns(_leader_from_wire, wire.leaders, QUICK_ITEMS_PER_TURN)),
+        leaders=dict(await map_yielding(_leader_from_wire, wire.leaders, QUICK_ITEMS_PER_SLICE)),
         unreadable_topics=tuple(wire.unreadable_topics),
     )
 
@@ -238,16 +243,18 @@ async def with_trace_of_call(command: _Command, trace_id: str) -> _Command:
     if not trace_id or has_trace(command):
         return command
     if isinstance(command, StopReplicaCommand):
-        stops = await in_turns(
+        stops = await map_yielding(
             lambda stop: stop._replace(change=stop.change._replace(trace_id=trace_id)),
             command.partitions,
         )
         return replace(command, partitions=stops)
     return replace(
         command,
-        partitions=await in_turns(
-            lambda wanted: wanted._replace(
-                state=wanted.state.with_change(wanted.state.change._replace(trace_id=trace_id))
+        partitions=await map_yielding(
+            lambda partition: partition._replace(
+                state=partition.state.with_change(
+                    partition.state.change._replace(trace_id=trace_id)
+                )
             ),
             command.partitions,
         ),
@@ -260,7 +267,7 @@ async def stop_replica_to_wire(command: StopReplicaCommand) -> pb.StopReplicaReq
         controller_id=command.controller_id,
         controller_epoch=command.controller_epoch,
         broker_epoch=command.broker_epoch,
-        partitions=await in_turns(_stop_to_wire, command.partitions),
+        partitions=await map_yielding(_stop_to_wire, command.partitions),
     )
 
 
@@ -281,7 +288,7 @@ async def stop_replica_from_wire(wire: pb.StopReplicaRequest) -> StopReplicaComm
         controller_id=wire.controller_id,
         controller_epoch=wire.controller_epoch,
         broker_epoch=wire.broker_epoch,
-        partitions=await in_turns(_stop_from_wire, wire.partitions),
+        partitions=await map_yielding(_stop_from_wire, wire.partitions),
     )
 
 
@@ -316,20 +323,24 @@ def _result_from_wire(wire: pb.PartitionStateResult) -> PartitionResult:
 
 async def leader_and_isr_result_to_wire(result: CommandResult) -> pb.LeaderAndIsrResponse:
     wire = pb.LeaderAndIsrResponse(error=error_to_wire(result.error) if result.error else None)
-    await add_in_turns(wire.partitions, _result_to_wire, result.partitions, QUICK_ITEMS_PER_TURN)
+    await extend_yielding(
+        wire.partitions, _result_to_wire, result.partitions, QUICK_ITEMS_PER_SLICE
+    )
     return wire
 
 
 async def stop_replica_result_to_wire(result: CommandResult) -> pb.StopReplicaResponse:
     wire = pb.StopReplicaResponse(error=error_to_wire(result.error) if result.error else None)
-    await add_in_turns(wire.partitions, _result_to_wire, result.partitions, QUICK_ITEMS_PER_TURN)
+    await extend_yielding(
+        wire.partitions, _result_to_wire, result.partitions, QUICK_ITEMS_PER_SLICE
+    )
     return wire
 
 
 async def result_from_wire(wire: pb.LeaderAndIsrResponse | pb.StopReplicaResponse) -> CommandResult:
     return CommandResult(
         error=error_from_wire(wire.error) if wire.HasField("error") else None,
-        partitions=await in_turns(_result_from_wire, wire.partitions, QUICK_ITEMS_PER_TURN),
+        partitions=await map_yielding(_result_from_wire, wire.partitions, QUICK_ITEMS_PER_SLICE),
     )
 
 
@@ -338,10 +349,10 @@ async def describe_replicas_to_wire(command: DescribeReplicasCommand) -> pb.Desc
         controller_id=command.controller_id,
         controller_epoch=command.controller_epoch,
         broker_epoch=command.broker_epoch,
-        partitions=await in_turns(
+        partitions=await map_yielding(
             lambda key: pb.DescribeReplicasPartition(topic_id=key[0], partition=key[1]),
             command.partitions,
-            QUICK_ITEMS_PER_TURN,
+            QUICK_ITEMS_PER_SLICE,
         ),
     )
 
@@ -354,10 +365,10 @@ async def describe_replicas_from_wire(wire: pb.DescribeReplicasRequest) -> Descr
         # Without duplicates: else a request of a few kB could have an answer of hundreds of MB.
         partitions=list(
             dict.fromkeys(
-                await in_turns(
+                await map_yielding(
                     lambda each: (each.topic_id, each.partition),
                     wire.partitions,
-                    QUICK_ITEMS_PER_TURN,
+                    QUICK_ITEMS_PER_SLICE,
                 )
             )
         ),
@@ -379,7 +390,7 @@ async def describe_replicas_result_to_wire(
         epochs = len(described.epochs) + len(described.before_cut.epochs)
         # A few epochs cost as much as a replica with a single one.
         work += 1 + epochs // _EPOCHS_PER_ITEM
-        if work >= ITEMS_PER_TURN:
+        if work >= ITEMS_PER_SLICE:
             work = 0
             await asyncio.sleep(0)
     return wire
@@ -429,7 +440,7 @@ async def describe_replicas_result_from_wire(
 ) -> DescribeReplicasResult:
     return DescribeReplicasResult(
         error=error_from_wire(wire.error) if wire.HasField("error") else None,
-        replicas=await in_turns(
+        replicas=await map_yielding(
             _summary_from_wire, (p for p in wire.partitions if not p.HasField("error"))
         ),
     )

@@ -39,7 +39,7 @@ class TopicConfig(BaseModel):
         default=1 << 20,
         ge=1024,
         le=HIGHEST_MAX_BATCH_BYTES,
-        description="Largest batch, in bytes as it travels (compressed).",
+        description="Largest batch, in compressed bytes.",
     )
     max_batch_records: int = Field(
         default=DEFAULT_MAX_BATCH_RECORDS,
@@ -72,8 +72,8 @@ class TopicConfig(BaseModel):
 
     timestamp_type: Literal["create", "append"] = Field(
         default="create",
-        description="What a record's timestamp is: create: what its producer gave it; append: when "
-        "its leader appended it.",
+        description="What a record's timestamp is: create: the producer's time; append: when the "
+        "leader appended it.",
     )
     timestamp_max_ahead_ms: _LimitOrUnlimited = Field(
         default=3_600_000,
@@ -83,18 +83,18 @@ class TopicConfig(BaseModel):
 
     durability: Literal["replicated", "synced"] = Field(
         default="replicated",
-        description="What a replica must have done before a record counts there: replicated: "
-        "taken it; synced: synced it to disk.",
+        description="When a replica counts as having a record: replicated: it has appended it; "
+        "synced: it has synced it to disk.",
     )
     recovery: Literal["balanced", "manual"] = Field(
         default="balanced",
-        description="When every replica that was in sync has lost data: balanced: the best of "
-        "them leads, marked as unclean; manual: somebody has to consent.",
+        description="When every in-sync replica has lost data: balanced: the best of them leads, "
+        "marked as unclean; manual: an operator has to consent.",
     )
     unclean_leader_election: bool = Field(
         default=False,
-        description="Whether any live replica may lead, at the price of records, while those "
-        "that were in sync are away.",
+        description="Whether any live replica may lead, which may lose records, while all "
+        "in-sync replicas are unavailable.",
     )
 
     def min_isr(self, replication_factor: int) -> int:

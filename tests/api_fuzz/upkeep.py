@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from api_fuzz.grounding import Facts, KnownTopic
+from tidelog.admin_messages import Move
 from tidelog.client import Admin
-from tidelog.client.operations import Move
 from tidelog.client.sync import SyncAdmin, SyncProducer
 from tidelog.errors import ErrorCode, TidelogError
 

@@ -14,9 +14,9 @@ from playwright.async_api import Browser, Locator, expect
 
 from console.console import Console, new_console
 from console.gateways import MemoryGateway
+from tidelog.admin_messages import Plan, RestartCheck, RestartFinding
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.event_streams import Silent
-from tidelog.client.operations import Plan, RestartCheck, RestartFinding
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import NO_LEADER, Record
 from tidelog.rpc.status import UnreachableError

@@ -9,10 +9,10 @@ from typing import Protocol
 import grpc
 from aetcd import rpc
 
+from doubles.memory_data import MemoryData
+from doubles.memory_store import MemoryStore
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.etcd import EtcdStore
-from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.store import MetadataStore
 
 

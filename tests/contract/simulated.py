@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from doubles.memory_data import MemoryData
 from simulation.loop import SimLoop, SimProcess
 from simulation.network import Network
 from simulation.store import EtcdServer, SimStore
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.store import MetadataStore
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.local.etcd import LocalEtcd
-from tidelog_runtime.metadata.etcd import EtcdStore
-from tidelog_runtime.metadata.etcd_direct import put_directly
+from tidelog_runtime.metadata.etcd import EtcdStore, put_directly
 from tidelog_runtime.metadata.store import StoreUnavailableError
 
 CLOSED = "127.0.0.1:1"

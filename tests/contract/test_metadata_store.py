@@ -328,22 +328,22 @@ class TestRollbacks:
     ) -> None:
         written = (await write(store, Put(prefix + "a", b"1"))).revision
         assert store.seen_revision == written
-        store.heard_of(written)
+        store.observe_revision(written)
         await store.get(prefix + "a")
-        store.heard_of(written + 1)
+        store.observe_revision(written + 1)
         assert store.seen_revision == written + 1
 
     async def test_a_store_older_than_a_reported_revision_is_not_trusted(
         self, store: MetadataStore, prefix: str
     ) -> None:
-        store.heard_of((await write(store, Put(prefix + "a", b"1"))).revision + 1)
+        store.observe_revision((await write(store, Put(prefix + "a", b"1"))).revision + 1)
         with pytest.raises(StoreRolledBackError):
             await store.get(prefix + "a")
 
     async def test_a_write_does_not_hide_that_the_store_was_older_before_it(
         self, store: MetadataStore, prefix: str
     ) -> None:
-        store.heard_of((await write(store, Put(prefix + "a", b"1"))).revision + 1)
+        store.observe_revision((await write(store, Put(prefix + "a", b"1"))).revision + 1)
         with pytest.raises(StoreRolledBackError):
             await write(store, Put(prefix + "a", b"2"))
 
@@ -446,5 +446,5 @@ class TestLeases:
     async def test_a_time_to_live_that_no_store_supports_is_rejected(
         self, store: MetadataStore
     ) -> None:
-        with pytest.raises(ValueError, match="none under 2 s"):
+        with pytest.raises(ValueError, match="the minimum is 2 s"):
             await store.grant_lease(1)

@@ -29,7 +29,7 @@ from faults.run import FinishedRun, RunFailedError, run
 from faults.small_disks import why_no_small_disks
 from faults.verdict import judge_runs
 from tidelog.rpc.status import UnreachableError
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local import ClusterError
 
 OUT = Path("out/faults.json")
 # A partial proof does not replace the file of a full one.

@@ -84,7 +84,7 @@ class Misblamed:
 
 
 @dataclass(slots=True)
-class Explained:
+class ExplainingService:
     """The explanations of a run. `counts`: by kind, how many strikes were explained, unexplained,
     too short, or of a kind that needs no explanation."""
 
@@ -103,11 +103,11 @@ EXPLAINED, UNEXPLAINED, TOO_SHORT, NOTHING = "explained", "unexplained", "too_sh
 
 def judge_explanations(
     asks: Sequence[Asked], steps: Sequence[DoneStep], earlier: Sequence[DoneStep] = ()
-) -> Explained:
+) -> ExplainingService:
     """`asks`: in the order of their requests.
     `earlier`: the steps of earlier runs, whose cluster may be the same: some findings outlast the
     run of their fault."""
-    found = Explained(asked=len(asks))
+    found = ExplainingService(asked=len(asks))
     for done in steps:
         for fault in done.faults:
             counts = found.counts.setdefault(fault.kind, Counter())

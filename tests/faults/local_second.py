@@ -11,7 +11,7 @@ from pathlib import Path
 
 from faults.second_directory import copy_directory
 from tidelog_runtime.config import METRICS_OFF
-from tidelog_runtime.local import service_file
+from tidelog_runtime.local import cluster_file
 from tidelog_runtime.local.process import LocalProcess
 
 
@@ -23,7 +23,7 @@ class LocalSecond:
         self.data_dir = directory / "data"
         settings = tomllib.loads(config.read_text())
         own = directory / "config.toml"
-        service_file.write(
+        cluster_file.write(
             own,
             {
                 **settings,

@@ -177,7 +177,7 @@ class Scene:
     async def until_whole(self, timeout_s: float) -> tuple[float | None, list[str]]:
         """The seconds that it took; or None, and what is missing."""
         began = time.monotonic()
-        missing = ["nothing has been looked at"]
+        missing = ["nothing has been checked"]
         while time.monotonic() - began < timeout_s:
             missing = await self.missing()
             if not missing:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from faults.catalogue import KINDS, Bound, Circumstances, Timings
-from faults.explanations import Asked, Explained, judge_explanations
+from faults.explanations import Asked, ExplainingService, judge_explanations
 from faults.gaps import PartitionGap, Window, ordinary, worst_in
 from faults.injected import DoneStep, Strike
 from faults.observed import Observation
@@ -58,7 +58,7 @@ class RunVerdict:
     unknown: int = 0
     producer_gap_ms: int = 0
     unchecked: list[str] = field(default_factory=list)
-    explained: Explained = field(default_factory=Explained)
+    explained: ExplainingService = field(default_factory=ExplainingService)
 
     @property
     def all_gaps(self) -> list[JudgedGap]:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tidelog_runtime.local.cluster import LocalCluster, Programs
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local.cluster_file import Setting
 
 # A lagging replica leaves the ISR, a dead process loses its lease, and deleted data are removed
 # within seconds.

@@ -15,7 +15,7 @@ from tidelog.client.explain_requests import explain_cluster
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.model import Acks, TopicPartition
-from tidelog.rpc.inspect_codec import from_wire
+from tidelog.rpc.message_codec import from_wire
 from tidelog.v1 import inspect_pb2
 from tidelog_runtime.local.cluster import LocalCluster
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tidelog.inspection.model import ReplicaState, ServiceState
 from tidelog.rpc.channels import open_channel
-from tidelog.rpc.inspect_codec import event_from_wire, from_wire
+from tidelog.rpc.event_codec import event_from_wire
+from tidelog.rpc.message_codec import from_wire
 from tidelog.state_changes.event import StateChange
 from tidelog.v1 import inspect_pb2 as pb
 from tidelog.v1.inspect_pb2_grpc import InspectServiceStub

@@ -10,16 +10,16 @@ from pathlib import Path
 from integration.waiting import until
 from tidelog.client import Admin
 from tidelog.errors import TidelogError
-from tidelog_runtime.local import service_file
+from tidelog_runtime.local import cluster_file
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local.cluster_file import Setting
 
 
 def _reconfigure(cluster: LocalCluster, service: str, settings: Mapping[str, Setting]) -> None:
     path = cluster.directory / "config" / f"{service}.toml"
     with path.open("rb") as file:
         known = tomllib.load(file)
-    service_file.write(path, {**known, **settings})
+    cluster_file.write(path, {**known, **settings})
 
 
 def directory_id(path: Path) -> str:

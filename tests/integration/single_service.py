@@ -10,9 +10,9 @@ from typing import Any
 
 from integration.logs import LogSince
 from integration.waiting import TIMEOUT_SECONDS, until_true
-from tidelog_runtime.local import service_file
+from tidelog_runtime.local import cluster_file
+from tidelog_runtime.local.cluster_file import Setting
 from tidelog_runtime.local.process import LocalProcess
-from tidelog_runtime.local.service_file import Setting
 
 
 class SingleService:
@@ -20,7 +20,7 @@ class SingleService:
 
     def __init__(self, program: str, directory: Path, name: str, **settings: Setting) -> None:
         path = directory / f"{name}.toml"
-        service_file.write(path, {"lease_ttl_seconds": 2, **settings})
+        cluster_file.write(path, {"lease_ttl_seconds": 2, **settings})
         self.process = LocalProcess(
             name,
             [sys.executable, "-m", program, "--config", str(path)],

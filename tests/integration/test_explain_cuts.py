@@ -39,7 +39,7 @@ from tidelog.client.cluster_explainer import Explainer
 from tidelog.inspection.explain import causes
 from tidelog.inspection.model import Explanation
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local.cluster_file import Setting
 
 TOPIC = "pairs"
 UNSTEADY, UNCONTROLLED, CUT_OFF = 2, 2, 3

@@ -34,7 +34,7 @@ from integration.topics import create_topic, read, until_in_sync
 from tidelog.inspection.model import Finding
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local.cluster_file import Setting
 
 EXIT_CANNOT_START = 1
 TOPIC = "sea"

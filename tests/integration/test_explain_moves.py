@@ -25,8 +25,8 @@ from integration.suggested_steps import carried_out, commands_of, until_gone, wi
 from integration.test_operations import until_over
 from integration.topics import describe, until_in_sync, until_isr, write
 from integration.waiting import until
+from tidelog.admin_messages import Move
 from tidelog.client import Admin, Producer
-from tidelog.client.operations import Move
 from tidelog.inspection.explain import causes
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster

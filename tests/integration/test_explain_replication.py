@@ -44,8 +44,8 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.model import Finding
 from tidelog.model import Acks, Codec
 from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.cluster_file import Setting
 from tidelog_runtime.local.etcd import LocalEtcd
-from tidelog_runtime.local.service_file import Setting
 
 TOPIC = "pairs"
 SENT, ARRIVES = b"sent as it is", b"sent as it iz"

@@ -25,8 +25,8 @@ from integration.suggested_steps import until_gone, without_standby
 from integration.topic_requests import TopicRequest, topic_requests
 from integration.waiting import until
 from tidelog.inspection.model import Finding
+from tidelog_runtime.local.addresses import choose_port
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.ports import choose_port
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
 

@@ -20,7 +20,7 @@ from integration.topics import (
 )
 from integration.waiting import until
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local.cluster_file import Setting
 from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 from tidelog_runtime.telemetry.metrics.metric import MetricType
 

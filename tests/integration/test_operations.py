@@ -14,8 +14,8 @@ from integration.clusters import running_cluster
 from integration.test_topic_deletion import directories
 from integration.topics import describe, new_name, read_values, until_in_sync, write
 from integration.waiting import until
+from tidelog.admin_messages import Move, Operation
 from tidelog.client import Admin, Producer
-from tidelog.client.operations import Move, Operation
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_runtime.local.cluster import LocalCluster

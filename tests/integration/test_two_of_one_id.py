@@ -21,7 +21,7 @@ from integration.topics import create_topic, new_name, read, until_in_sync, unti
 from integration.waiting import until_true
 from tidelog.inspection.explain import causes
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local.cluster_file import Setting
 
 EXIT_CANNOT_START = 1
 # With one of two replicas in sync, writes are acknowledged.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_broker.log.errors import OutOfServiceError
+from tidelog_broker.log.log_errors import OutOfServiceError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -69,7 +69,7 @@ class _Clock:
 class _Untold(StateChangeLog):
     """Discards state changes: a step of the model is taken a million times."""
 
-    def tell(self, *_args: object, **_fields: object) -> None: ...
+    def emit(self, *_args: object, **_fields: object) -> None: ...
 
 
 _UNTOLD = _Untold("broker", _Clock(), capacity=0)

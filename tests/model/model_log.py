@@ -31,7 +31,7 @@ class NoProducers:
     def take_crowded_out(self) -> CrowdedOut:
         return NOBODY
 
-    def learn(self, states: ProducerStates) -> None:
+    def adopt_below_start(self, states: ProducerStates) -> None:
         raise NotImplementedError("no log of the model begins above offset 0")
 
 

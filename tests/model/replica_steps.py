@@ -56,7 +56,7 @@ class _Silent:
     def log_start_moved(self, partition: Partition) -> None: ...
     def followers_forgotten(self, partition: Partition) -> None: ...
     def leadership_ended(self, partition: Partition) -> None: ...
-    def isr_needs_judging(self, partition: Partition) -> None: ...
+    def isr_needs_evaluation(self, partition: Partition) -> None: ...
     def sync_needed(self, partition: Partition) -> None: ...
 
 
@@ -270,7 +270,7 @@ def ended(replica: Replica) -> Replica:
 
 
 def started(replica: Replica) -> Replica:
-    """Returns a new process on the same disk, intact as `new_life` decides."""
+    """Returns a new process on the same disk, intact as `next_incarnation` decides."""
     former = Identity(
         replica.broker,
         "uuid",
@@ -278,7 +278,7 @@ def started(replica: Replica) -> Replica:
         whole_since=replica.whole,
         synced_whole_since=replica.whole,
     )
-    present = data_directory.new_life(
+    present = data_directory.next_incarnation(
         former, "after" if replica.rebooted else "before", same_files=not replica.copied
     )
     # The mark on the disk outlives a process; what the process knew of it does not.

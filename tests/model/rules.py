@@ -139,7 +139,7 @@ def _always_intact(*_: object) -> str:
     return ""
 
 
-_new_life = data_directory.new_life
+_new_life = data_directory.next_incarnation
 
 
 def _copies_are_trusted(former: Identity, boot_id: str, *, same_files: bool = True) -> Identity:
@@ -172,10 +172,10 @@ def _unsynced_counts(*, log_end: int, flushed_offset: int, synced: bool) -> int:
 def _whole_if_synced(
     member: Member, live: Mapping[int, electability.LiveBroker], rules: electability.ElectionRules
 ) -> bool:
-    return _is_whole(member, live, rules._replace(synced=True))
+    return _is_intact(member, live, rules._replace(synced=True))
 
 
-_is_whole = electability.is_whole
+_is_intact = electability.is_whole
 _take = Partition.take
 
 
@@ -337,7 +337,7 @@ LAST_REGISTRATION = Rule(
 COPIED_FILES = Rule(
     "a directory that was copied without a clean stop is not intact",
     data_directory,
-    "new_life",
+    "next_incarnation",
     _copies_are_trusted,
 )
 FORMER_LIFE = Rule(

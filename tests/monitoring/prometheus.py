@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidelog_runtime.local.ports import HOST, choose_port
+from tidelog_runtime.local.addresses import HOST, choose_port
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.local.prometheus_targets import TARGETS_FILE
 

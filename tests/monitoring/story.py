@@ -23,11 +23,11 @@ from integration.waiting import until, until_true
 from monitoring import grafana
 from monitoring.grafana import PanelQuery
 from monitoring.prometheus import SCRAPE_SECONDS, Prometheus, QueryError, Series
+from tidelog.admin_messages import Move
 from tidelog.client import Admin, Consumer
-from tidelog.client.operations import Move
 from tidelog.model import TopicPartition
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local.cluster_file import Setting
 
 TOPIC, PARTITIONS = "sea", 6
 # The replica whose lag is checked in detail.

@@ -13,8 +13,8 @@ import longest_first
 from pipeline.archives import Act
 from spark.running import Running, running
 from spark.session import local_spark
-from tidelog_pipeline.archive import job
-from tidelog_pipeline.running import EXIT_FAULT
+from tidelog_pipeline.archive import archive_job
+from tidelog_pipeline.job_runner import EXIT_FAULT
 
 ROOT = Path(__file__).parents[2]
 LONG = ("test_archive_kills.py", "test_readme.py")
@@ -65,7 +65,7 @@ def act(
     def act(action: str, *flags: str, fails: int = 0) -> list[str]:
         brokers = [] if action in ("compact", "expire") else ["--bootstrap", cluster.bootstrap]
         capsys.readouterr()
-        status = job.main([action, "--output", str(tmp_path / "archive"), *brokers, *flags])
+        status = archive_job.main([action, "--output", str(tmp_path / "archive"), *brokers, *flags])
         said = capsys.readouterr()
         assert status == fails, said.err or said.out
         return (said.err if fails == EXIT_FAULT else said.out).splitlines()

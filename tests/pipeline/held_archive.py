@@ -17,7 +17,7 @@ from unittest.mock import patch
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tidelog_pipeline.archive import job, writing
+from tidelog_pipeline.archive import archive_job, archive_writer
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.rows import archive_rows
 from tidelog_pipeline.storage.directory import Directory
@@ -112,7 +112,7 @@ def hold(holds: Holds) -> None:
         publish(directory, staged, path)
         holds.come(Point.HALF_PUBLISHED)
 
-    patch.object(writing, "archive_rows", held_rows).start()
+    patch.object(archive_writer, "archive_rows", held_rows).start()
     patch.object(ArchiveLog, "commit", held_commit).start()
     patch.object(ArchiveLog, "_finish", held_finish).start()
     patch.object(Directory, "publish", held_publish).start()
@@ -121,4 +121,4 @@ def hold(holds: Holds) -> None:
 if __name__ == "__main__":
     settings = HeldSettings(**json.loads(Path(sys.argv[1]).read_text()))
     hold(Holds(Path(settings.holds)))
-    sys.exit(job.main(settings.argv))
+    sys.exit(archive_job.main(settings.argv))

@@ -20,13 +20,13 @@ from pipeline.archives import Act, all_of, fill, log_of, places
 from spark.running import Running
 from tidelog.client import SyncAdmin
 from tidelog.model import TopicPartition
-from tidelog_pipeline.archive import writing
+from tidelog_pipeline.archive import archive_writer
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
-from tidelog_pipeline.lag.query_places import query_places
-from tidelog_pipeline.lag.samples import QueryPlace
-from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.lag.query_progress import query_positions
+from tidelog_pipeline.lag.samples import QueryPosition
 from tidelog_pipeline.storage.directory import Directory
-from tidelog_runtime.local.ports import HOST, choose_port
+from tidelog_runtime.local.addresses import HOST, choose_port
 
 # A busy machine may take long to start Python in a worker.
 PATIENCE_S = 400
@@ -74,7 +74,7 @@ def test_a_continuous_run_reports_its_progress_and_stops_cleanly_on_request(
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 20)
     metrics = f"{HOST}:{choose_port(None, taken=set(), rng=random.Random())}"
-    output: list[QueryPlace] = []
+    output: list[QueryPosition] = []
 
     def stop_when_told() -> None:
         give_up = time.monotonic() + PATIENCE_S
@@ -82,13 +82,13 @@ def test_a_continuous_run_reports_its_progress_and_stops_cleanly_on_request(
             time.sleep(0.1)
             if log_of(tmp_path).load().number:
                 with urllib.request.urlopen(f"http://{metrics}/metrics") as answer:
-                    places = query_places(answer.read().decode())
+                    places = query_positions(answer.read().decode())
                 output.extend(place for place in places if place.partition.topic == topic)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     threading.Thread(target=stop_when_told, daemon=True).start()
     act("run", "--topics", topic, "--every-seconds", "1", "--metrics-listen", metrics)
-    assert output == [QueryPlace("archive-archive", TopicPartition(topic, 0), 20)]
+    assert output == [QueryPosition("archive-archive", TopicPartition(topic, 0), 20)]
     assert places(spark, tmp_path) == all_of(20)
     assert act("reconcile") == [f"{topic}/0: 20 records in the log and in the archive"]
 
@@ -166,7 +166,7 @@ def test_files_that_executors_wrote_elsewhere_are_not_committed(
     fill(cluster, topic, 0, [b"x"] * 20)
     with monkeypatch.context() as patch:
         # As a driver sees a directory that executors do not share.
-        patch.setattr(writing, "staged_rows", lambda _rows, _location: [])
+        patch.setattr(archive_writer, "staged_rows", lambda _rows, _location: [])
         said = act("run", "--topics", topic, fails=EXIT_FAULT)
     assert "20 rows were written" in said[-1]
     assert log_of(tmp_path).load().number == 0

@@ -12,7 +12,7 @@ from spark.test_batches_beyond_limits import TIME_MS, ZEROS, segment_of, three_r
 from tidelog.compression import compress
 from tidelog.model import Codec
 from tidelog.record_batch import encode
-from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
 
 CONTINUE = ("--on-data-loss", "continue")
 

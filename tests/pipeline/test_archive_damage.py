@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.archives import Act, fill, log_of, places
 from spark.running import Running
-from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
 
 CONTINUE = ("--on-data-loss", "continue")
 BATCH = 10
@@ -66,7 +66,7 @@ def test_damaged_records_are_an_error_or_a_recorded_gap_until_they_can_be_read(
     )
     assert output.endswith("to compare the others set --on-data-loss to continue")
     archived = f"{topic}/0: 40 records in the log and in the archive"
-    hurt = "10 of what is damaged in the log (offsets 30 to 39)"
+    hurt = "10 damaged in the log (offsets 30 to 39)"
     assert act("reconcile", *CONTINUE, "--deep") == [f"{archived}, {hurt}, {known}"]
     [path] = [p for p in log_of(tmp_path).load().paths if "hour=23" in p]
     (tmp_path / "archive" / path).unlink()

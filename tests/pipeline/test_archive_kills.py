@@ -19,7 +19,7 @@ from bench.spark_kills.driver import PATIENCE, home
 from bench.spark_kills.processes import DriverProcess, executor_above, kill
 from pipeline.held_archive import POLL_S, HeldSettings, Holds, Point
 from spark.running import Running
-from tidelog_pipeline.archive import job
+from tidelog_pipeline.archive import archive_job
 
 MASTER = "local-cluster[2,1,1024]"
 ROOT = Path(__file__).parents[2]
@@ -145,4 +145,4 @@ def test_an_archive_is_exact_after_kills_of_any_process_at_any_point(
     assert archive.commits() >= PARTITIONS * RECORDS // RECORDS_PER_COMMIT
     assert archive.places() == all_of(PARTITIONS, RECORDS)
     flags = ["--output", str(archive.output), "--bootstrap", cluster.bootstrap]
-    assert job.main(["reconcile", *flags]) == 0
+    assert archive_job.main(["reconcile", *flags]) == 0

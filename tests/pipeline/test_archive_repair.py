@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.archives import Act, all_of, fill, log_of, places
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
-from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
 
 MANY_PARTITIONS = 64
 
@@ -188,7 +188,7 @@ def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
     commit.write_text(json.dumps(value))
     assert "DIFFERS" not in act("reconcile")[0]
     [line] = act("reconcile", "--deep", fails=EXIT_FOUND)
-    assert "DIFFERS: 1 rows are not as their records in the log are: offsets 7 to 7" in line
+    assert "DIFFERS: 1 rows differ from their records in the log: offsets 7 to 7" in line
     # The size is the same, so that only reading the file shows the difference.
     path.write_bytes(bytes(path.stat().st_size))
     unreadable = f"DAMAGED: {path.relative_to(tmp_path / 'archive')}: it cannot be read ("

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pipeline.archives import BEGAN_MS, Act, all_of, fill, log_of, places
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
-from tidelog_pipeline.archive import reconciling
+from tidelog_pipeline.archive import reconciler
 from tidelog_pipeline.archive.archive_log import CHECKPOINT
-from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
 from tidelog_pipeline.storage.directory import Directory
 
 
@@ -96,9 +96,7 @@ def test_a_topic_that_is_created_again_is_another_one(
     values = [bytes(row.value) for row in spark.read.parquet(str(tmp_path / "archive")).collect()]
     assert sorted(values) == [b"former"] * 10 + [b"new"] * 3
     said = act("reconcile")
-    assert any(
-        line.endswith("is gone") and "10 of what the log has deleted" in line for line in said
-    )
+    assert any(line.endswith("is gone") and "10 deleted by the log" in line for line in said)
 
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")
@@ -113,7 +111,7 @@ def test_lost_and_duplicate_rows_are_reported(cluster: Running, tmp_path: Path, 
     copy.write_bytes(first.read_bytes())
     unnamed, doubled = act("reconcile", fails=EXIT_FOUND)
     assert unnamed.endswith("copy.parquet: no commit names it; run `archive repair`")
-    assert "10 rows are there more than once" in doubled
+    assert "10 rows are duplicates" in doubled
     copy.unlink()
     second.unlink()
     damaged, differs = act("reconcile", fails=EXIT_FOUND)
@@ -130,7 +128,7 @@ def test_a_reconciliation_runs_beside_an_archive_run(
     for _ in range(2):
         fill(cluster, topic, 0, [b"x"] * 10)
         act(*run, "--no-compaction")
-    left, counted = [1], reconciling._counted_in_log
+    left, counted = [1], reconciler._counted_in_log
 
     def counted_while_a_run_compacts(*given: Any) -> Any:
         found = counted(*given)
@@ -140,7 +138,7 @@ def test_a_reconciliation_runs_beside_an_archive_run(
             act(*run)
         return found
 
-    monkeypatch.setattr(reconciling, "_counted_in_log", counted_while_a_run_compacts)
+    monkeypatch.setattr(reconciler, "_counted_in_log", counted_while_a_run_compacts)
     assert act("reconcile") == [f"{topic}/0: 30 records in the log and in the archive"]
     assert not left
     assert len(log_of(tmp_path).load().paths) == 1

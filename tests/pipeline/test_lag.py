@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
 from tidelog.spark.query_metrics import QueryMetrics, watch
-from tidelog_pipeline.lag import job, sampling
-from tidelog_pipeline.running import EXIT_FAULT
-from tidelog_runtime.local.ports import HOST, choose_port
+from tidelog_pipeline.job_runner import EXIT_FAULT
+from tidelog_pipeline.lag import lag_job, sampler
+from tidelog_runtime.local.addresses import HOST, choose_port
 
 # A busy machine may take long to start Python in a worker.
 PATIENCE_S = 400
@@ -28,7 +28,7 @@ PATIENCE_S = 400
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that does not answer is asked without this timeout."""
-    monkeypatch.setattr(sampling, "ANSWER_TIMEOUT_MS", PATIENCE_S * 1000)
+    monkeypatch.setattr(sampler, "ANSWER_TIMEOUT_MS", PATIENCE_S * 1000)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def wait_until_reported(driver: str) -> None:
 
 
 def sample(cluster: Running, topic: str, *flags: str) -> list[dict[str, Any]]:
-    status = job.main(
+    status = lag_job.main(
         ["sample", "--bootstrap", cluster.bootstrap, "--topic", topic, "--rounds", "1", *flags]
     )
     assert status == 0
@@ -74,7 +74,7 @@ def test_a_missing_samples_topic_is_created_on_request(
     cluster: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--bootstrap", cluster.bootstrap, "--topic", "lags", "--rounds", "1"]
-    assert job.main(["sample", *flags]) == EXIT_FAULT
+    assert lag_job.main(["sample", *flags]) == EXIT_FAULT
     assert "--create" in capsys.readouterr().err
     for times in (1, 2):
         found = sample(cluster, "lags", "--create")
@@ -147,7 +147,7 @@ def test_samples_become_tables_by_minute_hour_and_day(
     tables = tmp_path / "tables"
     for _ in range(2):
         flags = ["--topic", topic, "--output", str(tables)]
-        assert job.main(["rollup", "--bootstrap", cluster.bootstrap, *flags]) == 0
+        assert lag_job.main(["rollup", "--bootstrap", cluster.bootstrap, *flags]) == 0
     said = capsys.readouterr().out
     assert "240 of replica" in said
     assert "120 of query" in said
@@ -185,5 +185,5 @@ def test_an_unknown_topic_is_reported_before_any_task_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     flags = ["--bootstrap", cluster.bootstrap, "--topic", "nowhere", "--output", str(tmp_path)]
-    assert job.main(["rollup", *flags]) == EXIT_FAULT
+    assert lag_job.main(["rollup", *flags]) == EXIT_FAULT
     assert "nowhere" in capsys.readouterr().err

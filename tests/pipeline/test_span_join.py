@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog_pipeline.archive.commits import Archived
+from tidelog_pipeline.archive.core.commits import Archived
+from tidelog_pipeline.archive.core.spans import LogId, Span
 from tidelog_pipeline.archive.span_join import (
-    only_archived,
+    drop_archived,
+    keep_archived,
+    rows_within_logs,
     with_topic_id,
-    within_logs,
-    without_archived,
 )
-from tidelog_pipeline.archive.spans import LogId, Span
 
 PARTITIONS, EPOCHS = 5_000, 20
 
@@ -40,25 +40,25 @@ def test_rows_of_5000_partitions_and_20_epochs_are_filtered_by_their_spans(
     spans = {
         log(p): [Span(4 * e, 4 * e + 2) for e in range(EPOCHS // 2)] for p in range(PARTITIONS)
     }
-    assert within_logs(rows, spans).count() == PARTITIONS * EPOCHS // 2
+    assert rows_within_logs(rows, spans).count() == PARTITIONS * EPOCHS // 2
     archived = [
         Archived(log(p), e, Span(2 * e, 2 * e + 2))
         for p in range(PARTITIONS)
         for e in range(EPOCHS)
         if (p, e) != (7, 7)
     ]
-    [left] = without_archived(rows, archived).collect()
+    [left] = drop_archived(rows, archived).collect()
     assert (left.partition, left.leader_epoch) == (7, 7)
-    assert only_archived(rows, archived).count() == PARTITIONS * EPOCHS - 1
+    assert keep_archived(rows, archived).count() == PARTITIONS * EPOCHS - 1
 
 
 def test_records_of_different_epochs_or_topics_are_distinct(spark: SparkSession) -> None:
     rows = row_for_each_epoch(spark).where("partition = 0 and offset < 4")
-    assert without_archived(rows, [Archived(log(0), 1, Span(0, 2))]).count() == 2
+    assert drop_archived(rows, [Archived(log(0), 1, Span(0, 2))]).count() == 2
     another = LogId("land", "another", 0)
-    assert without_archived(rows, [Archived(another, 0, Span(0, 2))]).count() == 2
-    assert within_logs(rows, {another: [Span(0, 4)]}).count() == 0
-    assert within_logs(rows, {}).count() == 0
+    assert drop_archived(rows, [Archived(another, 0, Span(0, 2))]).count() == 2
+    assert rows_within_logs(rows, {another: [Span(0, 4)]}).count() == 0
+    assert rows_within_logs(rows, {}).count() == 0
 
 
 def test_a_topic_without_an_id_has_null(spark: SparkSession) -> None:

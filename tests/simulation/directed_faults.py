@@ -7,36 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from simulation.directed_steps import DirectedSteps, Place, is_between
 from simulation.faults import Fault
+from simulation.loop import SimProcess
 from simulation.metadata_faults import End, no_end
-from simulation.network import Call, Concerns, Conditions
+from simulation.network import Call
 from simulation.partition_id import PartitionId
-from simulation.processes import BrokerProcess
 from simulation.recovery_operator import MANUAL, Operator
 from simulation.recovery_operator import TIMEOUT_MS as CONSENT_TIMEOUT_MS
 from tidelog.batch import is_damaged
 from tidelog.log_format import walk_frames
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
-from tidelog_runtime.metadata.keys import PartitionKey
-from tidelog_runtime.metadata.schema import (
-    RUNNING,
-    LeaderAndIsr,
-    decode_broker,
-    decode_leader_and_isr,
-    decode_topic,
-)
+from tidelog_runtime.metadata.schema import decode_leader_and_isr
 from tidelog_runtime.metadata.store import Put
 
 if TYPE_CHECKING:
     from simulation.world import World
 
-POLL_S = 0.02
 # The clients that hold the workload's producer name in turn have this name and a number.
 HOLDER, MAX_HOLDERS = "named-", 12
 # Batches that are written to a leader that is cut off, and to its successor.
@@ -49,13 +42,11 @@ LEAVES_WITHIN_S, JOINS_WITHIN_S, REGISTERS_WITHIN_S = 5.0, 8.0, 2.2
 # Times within which a partition whose members are all dead loses its leader, and a consent is
 # stored.
 LEADERLESS_WITHIN_S, CONSENT_WITHIN_S = 5.0, 4.0
+# Times within which the registrations of dead members expire, and a replica that lacks records
+# would be elected.
+EXPIRES_WITHIN_S, ELECTED_WITHIN_S = 4.0, 1.0
 # Interval at which replicas are made to check their disks until all damage is found.
 SCRUB_AGAIN_S = 0.5
-
-
-class _Place(NamedTuple):
-    partition: TopicPartition
-    state: LeaderAndIsr
 
 
 class _Pair(NamedTuple):
@@ -73,109 +64,22 @@ class _Pair(NamedTuple):
     shared: list[int]
 
 
-class DirectedFaults:
+class DirectedFaults(DirectedSteps):
     """Begins the directed faults; `begin` has them by kind, as in `FaultInjector`.
 
     Each returns a function that ends it. That function or `heal` cancels the remaining steps.
     """
 
     def __init__(self, world: World) -> None:
-        self._world = world
-        self._tasks: list[asyncio.Task[None]] = []
-        self._undo: dict[object, Callable[[], None]] = {}
+        super().__init__(world)
         self.begin: dict[str, Callable[[Fault, random.Random], End]] = {
             "older_tail": self._older_tail,
             "lost_join": self._lost_join,
             "needless_consent": self._needless_consent,
             "silent_successor": self._silent_successor,
             "two_damages": self._two_damages,
+            "late_watch": self._late_watch,
         }
-
-    def heal(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for undo in list(self._undo.values()):
-            undo()
-        self._undo.clear()
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> End:
-        task = asyncio.create_task(work)
-        self._tasks.append(task)
-
-        def end() -> None:
-            task.cancel()
-
-        return end
-
-    # -- steps -------------------------------------------------------------------------------
-
-    def _cut(self, concerns: Concerns) -> Callable[[], None]:
-        """Cuts links, and returns a function that restores them, once."""
-        number = self._world.network.disturb(concerns, Conditions(cut=True))
-        token = object()
-
-        def lift() -> None:
-            if self._undo.pop(token, None) is not None:
-                self._world.network.lift(number)
-
-        self._undo[token] = lift
-        return lift
-
-    def _lose(self, is_lost: Callable[[Call], bool]) -> Callable[[], None]:
-        """Loses the requests for which `is_lost` holds, until the returned function is called."""
-        self._world.network.lose(is_lost)
-        token = object()
-
-        def end() -> None:
-            if self._undo.pop(token, None) is not None:
-                self._world.network.lose_no_more(is_lost)
-
-        self._undo[token] = end
-        return end
-
-    def _down(self, broker: BrokerProcess) -> Callable[[], None]:
-        broker.hold_down()
-        broker.kill()
-        token = object()
-
-        def release() -> None:
-            if self._undo.pop(token, None) is not None:
-                broker.release()
-
-        self._undo[token] = release
-        return release
-
-    def _places(self) -> list[_Place]:
-        """Returns the partitions with a leader, in the order of their names."""
-        world = self._world
-        items = world.store_data.snapshot(world.keys.topics).items
-        places = [
-            _Place(key.partition, decode_leader_and_isr(items[name].value))
-            for name in sorted(items)
-            if isinstance(key := world.keys.parse(name), PartitionKey)
-        ]
-        return [place for place in places if place.state.leader != NO_LEADER]
-
-    def _config(self, place: _Place) -> Mapping[str, str]:
-        held = self._world.store_data.get(self._world.keys.topic(place.partition.topic))
-        return decode_topic(held.value).config if held is not None else {}
-
-    def _state(self, partition: TopicPartition) -> LeaderAndIsr | None:
-        held = self._world.store_data.get(self._world.keys.leader_and_isr(partition))
-        return decode_leader_and_isr(held.value) if held is not None else None
-
-    def _led_by(self, broker_id: int, partition: TopicPartition) -> Partition | None:
-        broker = self._world.brokers[broker_id]
-        found = (p for p in self._world.partitions_of(broker) if p.name == partition)
-        return next((p for p in found if p.leading is not None), None)
-
-    async def _until(self, holds: Callable[[], bool], within_s: float) -> bool:
-        deadline = self._world.loop.time() + within_s
-        while not holds():
-            if self._world.loop.time() >= deadline:
-                return False
-            await asyncio.sleep(POLL_S)
-        return True
 
     # -- an unclean election between an older, longer log and a newer, shorter one -------------
 
@@ -192,18 +96,18 @@ class DirectedFaults:
         place = places[int(fault.args[0]) % len(places)]
         return self._spawn(self._tell_older_tail(place, fault.duration_ms / 1_000))
 
-    def _may_lose(self, place: _Place) -> bool:
+    def _may_lose(self, place: Place) -> bool:
         """Whether any live replica may be elected, by the topic's configuration or a consent."""
         config = self._config(place)
         may = config.get("unclean_leader_election") == "true" or config.get("recovery") == "manual"
         return may and len(place.state.replicas) == 3 and len(place.state.isr) == 3
 
-    async def _tell_older_tail(self, place: _Place, whole_s: float) -> None:
+    async def _tell_older_tail(self, place: Place, whole_s: float) -> None:
         world, partition = self._world, place.partition
         old = f"broker-{place.state.leader}"
         began = world.loop.time()
-        lift_old = self._cut(lambda a, b: _is_between(a, b, old, ("broker-",)))
-        lift_rest = self._cut(lambda a, b: _is_between(a, b, old, ("controller-", "etcd")))
+        lift_old = self._cut(lambda a, b: is_between(a, b, old, ("broker-",)))
+        lift_rest = self._cut(lambda a, b: is_between(a, b, old, ("controller-", "etcd")))
         world.write_to(partition, place.state.leader, OLD_TAIL_BATCHES)
         await self._until(lambda: self._leader_beside(place) is not None, CUT_SECOND * whole_s)
         successor = self._leader_beside(place)
@@ -215,7 +119,7 @@ class DirectedFaults:
         # The old leader registers again; it would truncate its log as soon as it could fetch.
         lift_rest()
         third = next(b for b in place.state.replicas if b not in (place.state.leader, successor))
-        lift_third = self._cut(lambda a, b: _is_between(a, b, f"broker-{third}", ("broker-",)))
+        lift_third = self._cut(lambda a, b: is_between(a, b, f"broker-{third}", ("broker-",)))
         await asyncio.sleep(max(0.0, began + CRASH_LEADER * whole_s - world.loop.time()))
         state = self._state(partition)
         is_back = self._broker_epoch(place.state.leader) > 0
@@ -227,7 +131,7 @@ class DirectedFaults:
         await asyncio.sleep(max(0.0, began + whole_s - world.loop.time()))
         release()
 
-    def _leader_beside(self, place: _Place) -> int | None:
+    def _leader_beside(self, place: Place) -> int | None:
         state = self._state(place.partition)
         if state is None or state.leader in (NO_LEADER, place.state.leader):
             return None
@@ -249,10 +153,10 @@ class DirectedFaults:
         followers = [b for b in place.state.replicas if b != place.state.leader]
         return self._spawn(self._tell_lost_join(place, followers[int(fault.args[0]) % 2]))
 
-    async def _tell_lost_join(self, place: _Place, joiner: int) -> None:
+    async def _tell_lost_join(self, place: Place, joiner: int) -> None:
         world, partition = self._world, place.partition
         leader, host = place.state.leader, f"broker-{joiner}"
-        lift = self._cut(lambda a, b: _is_between(a, b, host, ("broker-",)))
+        lift = self._cut(lambda a, b: is_between(a, b, host, ("broker-",)))
         left = await self._until(lambda: joiner not in self._isr(partition), LEAVES_WITHIN_S)
         if not left or self._led_by(leader, partition) is None:
             lift()
@@ -321,11 +225,11 @@ class DirectedFaults:
         leaves = followers[choice % len(followers)]
         return self._spawn(self._tell_needless_consent(place, leaves))
 
-    async def _tell_needless_consent(self, place: _Place, leaves: int) -> None:
+    async def _tell_needless_consent(self, place: Place, leaves: int) -> None:
         world, partition = self._world, place.partition
         if self._config(place).get("recovery") != MANUAL:
             Operator(world).have_recovered_by_hand(partition.topic)
-        lift = self._cut(lambda a, b: _is_between(a, b, f"broker-{leaves}", ("broker-",)))
+        lift = self._cut(lambda a, b: is_between(a, b, f"broker-{leaves}", ("broker-",)))
         left = await self._until(lambda: leaves not in self._isr(partition), LEAVES_WITHIN_S)
         members = sorted(self._isr(partition))
         releases = [self._down(world.brokers[member]) for member in members] if left else []
@@ -338,10 +242,6 @@ class DirectedFaults:
                 await asyncio.sleep(CONSENT_TIMEOUT_MS / 1_000)
         for release in releases:
             release()
-
-    def _is_leaderless(self, partition: TopicPartition) -> bool:
-        state = self._state(partition)
-        return state is not None and state.leader == NO_LEADER
 
     # -- a holder of a name that has fenced the one before it, and writes nothing ----------------
 
@@ -392,7 +292,7 @@ class DirectedFaults:
             self._flip_in(broker_id, pair.partition, base_offset, rng)
         return self._spawn(self._tell_two_damages(pair, fault.duration_ms / 1_000))
 
-    def _damageable(self, place: _Place, follower: int) -> _Pair | None:
+    def _damageable(self, place: Place, follower: int) -> _Pair | None:
         """Returns the pair if all members hold two committed batches on their disks."""
         brokers = sorted(place.state.isr_ids)
         logs = [p.log for b in brokers if (p := self._replica(b, place.partition)) is not None]
@@ -465,34 +365,77 @@ class DirectedFaults:
         paths = self._world.brokers[broker_id].machine.disk.paths()
         return any(p.parent.name == "evidence" and p.name.startswith(prefix) for p in paths)
 
-    # -- the present state ------------------------------------------------------------------
+    # -- members that are back before the watch shows it -----------------------------------------
 
-    def _isr(self, partition: TopicPartition) -> set[int]:
-        state = self._state(partition)
-        return set(state.isr_ids) if state is not None else set()
+    def _late_watch(self, fault: Fault, _: random.Random) -> End:
+        """Lets members register again just before their partition is written without a leader.
+
+        Any live replica of the partition may lead it. A follower leaves the ISR, and all members
+        crash. The active controller's watch is late: it reports the end of their registrations when
+        they have registered again, and their return some time after the controller's write.
+        """
+        places = [
+            place
+            for place in self._places()
+            if self._config(place).get("unclean_leader_election") == "true"
+            and place.state.isr_ids == set(place.state.replicas)
+            and len(place.state.replicas) > 1
+            and place.state.moving is None
+        ]
+        if not places:
+            return no_end
+        choice = int(fault.args[0])
+        place = places[choice % len(places)]
+        followers = [b for b in place.state.replicas if b != place.state.leader]
+        return self._spawn(self._tell_late_watch(place, followers[choice % len(followers)]))
+
+    async def _tell_late_watch(self, place: Place, leaves: int) -> None:
+        partition = place.partition
+        lift = self._cut(lambda a, b: is_between(a, b, f"broker-{leaves}", ("broker-",)))
+        left = await self._until(lambda: leaves not in self._isr(partition), LEAVES_WITHIN_S)
+        controller, members = self._active_controller(), sorted(self._isr(partition))
+        if left and controller is not None and members:
+            await self._return_unseen(partition, members, controller)
+        lift()
+
+    async def _return_unseen(
+        self, partition: TopicPartition, members: list[int], controller: SimProcess
+    ) -> None:
+        """Crashes the members, which return before the controller writes the partition's state."""
+        world, data = self._world, self._world.store_data
+        registrations = [world.keys.broker(member) for member in members]
+        show = self._delay_watches(controller, data.revision)
+        # Otherwise a controller would notice the crash, and delete the registration itself.
+        hosts = [f"broker-{member}" for member in members]
+        lift = self._cut(lambda a, b: any(is_between(a, b, h, ("controller-",)) for h in hosts))
+        releases = [self._down(world.brokers[member]) for member in members]
+        gone = await self._until(
+            lambda: all(data.get(key) is None for key in registrations), EXPIRES_WITHIN_S
+        )
+        shown = data.revision
+        for release in releases:
+            release()
+        lift()
+        if gone and await self._until(
+            lambda: any(self._broker_epoch(member) for member in members), REGISTERS_WITHIN_S
+        ):
+            back = data.revision
+            world.etcd.delay_watches(controller, shown)
+            lost_leader = await self._until(
+                lambda: self._is_leaderless(partition), LEADERLESS_WITHIN_S
+            )
+            held = data.get(world.keys.leader_and_isr(partition))
+            is_active = controller.alive and self._active_controller() is controller
+            if lost_leader and held is not None and held.mod_revision > back and is_active:
+                self._reach("late_watch")
+                await asyncio.sleep(ELECTED_WITHIN_S)
+        show()
 
     def _proposes(self, leader: int, partition: TopicPartition, joiner: int) -> bool:
         led = self._led_by(leader, partition)
         proposed = led.leading.proposed if led is not None and led.leading is not None else None
         return proposed is not None and joiner in proposed.isr_ids
 
-    def _broker_epoch(self, broker_id: int) -> int:
-        """Returns the broker's epoch if its registration says that it runs, else 0."""
-        held = self._world.store_data.get(self._world.keys.broker(broker_id))
-        if held is None or decode_broker(held.value).state != RUNNING:
-            return 0
-        return held.create_revision
-
-    def _reach(self, kind: str) -> None:
-        self._world.directed_reached[kind] += 1
-        self._world.trace("directed_fault_reached", kind=kind)
-
 
 def _holder(number: int) -> str:
     return f"client-{HOLDER}{number}"
-
-
-def _is_between(source: str, target: str, host: str, others: tuple[str, ...]) -> bool:
-    return (source == host and target.startswith(others)) or (
-        target == host and source.startswith(others)
-    )

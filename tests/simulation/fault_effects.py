@@ -199,6 +199,7 @@ _LOOKS: dict[str, _Look] = {
     "silent_successor": _counted(lambda w, f: w.directed_reached[f.kind]),
     "needless_consent": _counted(lambda w, f: w.directed_reached[f.kind]),
     "two_damages": _counted(lambda w, f: w.directed_reached[f.kind]),
+    "late_watch": _counted(lambda w, f: w.directed_reached[f.kind]),
     "move": _counted(_moves_wanted),
     "move_and_back": _counted(_moves_wanted),
     "move_cancelled": _counted(_moves_wanted),

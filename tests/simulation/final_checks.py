@@ -18,7 +18,7 @@ from simulation.world import World
 from tidelog.batch import is_damaged as is_damaged_batch
 from tidelog.history import Anomaly, Report
 from tidelog.model import Batch, TopicPartition
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import is_named
 

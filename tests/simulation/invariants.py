@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
+from doubles.memory_data import MemoryData
 from simulation.data_losses import DataLosses, replica_in
 from simulation.disk import SimDisk
 from simulation.loop import SimProcess
@@ -35,7 +36,6 @@ from tidelog_broker.partition.range_digest import RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime.metadata.keys import BrokerKey, Keys
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import NOT_WHOLE
 from tidelog_runtime.metadata.store import KeyValue, Transaction
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from doubles.memory_data import MemoryData
 from simulation.faults import Fault
 from simulation.recovery_operator import Operator
 from simulation.topic_lives import AGAIN, GONE, RESIZED
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import Throttle, encode_throttle
 from tidelog_runtime.metadata.store import Delete, Put, Transaction
 

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
+from doubles.memory_data import MemoryData
 from simulation.shadow_logs import Entry
 from tidelog.model import Batch
 from tidelog_broker.damage.divergences import Divergences
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import ProducerStates
@@ -27,7 +28,6 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.log_directory import LogDirectory
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.store import Delete, KeyValue, Transaction, TransactionResult
 from tidelog_runtime.replica_control import (
     CommandResult,
@@ -115,13 +115,13 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             patched(Log, "delete_old_segments", lambda delete: _deleting(delete, observer)),
             patched(Log, "delete_below", lambda delete: _deleting_below(delete, observer)),
             patched(Log, "finish_flush", lambda finish: _syncing(finish, observer)),
-            patched(Log, "begin_seal", lambda seal: _sealing(seal, observer)),
+            patched(Log, "begin_quarantine", lambda seal: _sealing(seal, observer)),
             patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
             patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
             patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
             patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
             patched(Divergences, "found", lambda found: _diverging(found, observer)),
-            patched(ProducerHistory, "learn", lambda learn: _learning(learn, observer)),
+            patched(ProducerHistory, "adopt_below_start", lambda learn: _learning(learn, observer)),
             patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
             patched(Purgatory, "committed", lambda wait: _waiting(wait, observer)),
             patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
@@ -217,11 +217,11 @@ def _syncing(original: Callable[..., None], observer: Observer) -> Callable[...,
 
 
 def _sealing(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
-    def begin_seal(log: Log, *args: Any) -> Any:
+    def begin_quarantine(log: Log, *args: Any) -> Any:
         observer.log_sealing(log)
         return original(log, *args)
 
-    return begin_seal
+    return begin_quarantine
 
 
 def _moving(original: Callable[..., None], observer: Observer) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Protocol
 
-from simulation.faults import KINDS, Cluster, Fault, draw_fault
+from simulation.faults import FIRST_FAULT_MS, KINDS, LAST_END_MS, Cluster, Fault, draw_fault
 from simulation.move_stories import MOVE_STORIES
 from simulation.stories import STORIES, story_name
 
@@ -24,6 +24,10 @@ REBOOT_ALL_SHARE = 0.15
 STORY_SHARE = 0.9
 # The share of seeds in which partitions move meanwhile.
 MOVE_SHARE = 0.5
+# The share of seeds in which the active controller's watch is late while members return. The fault
+# is drawn last, and is no story, so that the other faults of a seed do not depend on it.
+LATE_WATCH_SHARE = 0.15
+LATE_WATCH = "late_watch"
 
 
 # Kinds with which a plan continues whose faults had too little effect: they begin soon, are short,
@@ -71,7 +75,16 @@ def _draw(seed: int, size: Size) -> tuple[list[Fault], str]:
         plan += story(rng, cluster)
     if rng.random() < MOVE_SHARE:
         plan += MOVE_STORIES[seed % len(MOVE_STORIES)](rng, cluster)
+    if rng.random() < LATE_WATCH_SHARE:
+        plan.append(_draw_late_watch(rng, cluster))
     return plan, name
+
+
+def _draw_late_watch(rng: random.Random, cluster: Cluster) -> Fault:
+    kind = KINDS[LATE_WATCH]
+    duration_ms = kind.durations_ms[0]
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_END_MS - duration_ms)
+    return Fault(at_ms, LATE_WATCH, kind.args(rng, cluster), duration_ms)
 
 
 def draw_one_more(rng: random.Random, size: Size, now_ms: int) -> Fault:

@@ -37,9 +37,9 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch
 from tidelog.rpc.status import from_status
 from tidelog_broker.broker import Broker
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.edge.broker_service import BrokerService, client_service
-from tidelog_broker.life import live
+from tidelog_broker.incarnation import run_incarnation
 from tidelog_broker.membership.directory_binding import BrokerIdInUseError
 from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError, stored_identity
@@ -226,7 +226,7 @@ class _Edge:
 
 
 class _BrokerEdge(_Edge):
-    """Implements `tidelog_broker.life.Edge`."""
+    """Implements `tidelog_broker.incarnation.Edge`."""
 
     def __init__(
         self,
@@ -290,7 +290,7 @@ class BrokerProcess(Service):
             world, process, self.address, partial(self._answer, broker, client_service(broker))
         )
         try:
-            return await live(broker, edge, self.stop_requested)
+            return await run_incarnation(broker, edge, self.stop_requested)
         except (DataDirectoryError, OSError) as error:
             return await self._cannot_start(process, error)
 
@@ -348,13 +348,13 @@ class BrokerProcess(Service):
     async def _answer(
         self, broker: Broker, service: BrokerService, kind: str, request: Any
     ) -> object:
-        refusal = broker.start.refusal(self.broker_id)
-        if refusal:
-            return CallFailedError(f"UNAVAILABLE: {refusal}")
+        rejection_reason = broker.start.rejection_reason(self.broker_id)
+        if rejection_reason:
+            return CallFailedError(f"UNAVAILABLE: {rejection_reason}")
         if kind == "replica_fetch":
             return await broker.replica_fetch(request)
         if kind == "hurry":
-            broker.replica_fetch.hurry(request)
+            broker.replica_fetch.complete_early(request)
             return None
         if kind == "watch":
             return await self._watch(broker, request)

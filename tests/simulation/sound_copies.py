@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from simulation.shadow_logs import Entry, ShadowLog
-from tidelog_broker.log.errors import LogError, OffsetOutOfRangeError
+from tidelog_broker.log.log_errors import LogError, OffsetOutOfRangeError
 from tidelog_broker.partition.replica_log import ReplicaLog
 
 

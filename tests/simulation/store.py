@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from doubles.memory_data import MemoryData
 from simulation.loop import SimHandle, SimLoop, SimProcess
 from simulation.network import CallFailedError, Network, Serving
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.seen_revisions import SeenRevisions
 from tidelog_runtime.metadata.store import (
     Changed,
@@ -78,6 +78,8 @@ class EtcdServer:
         self._leases: dict[int, tuple[int, SimHandle]] = {}
         self._streams: dict[_Stream, None] = {}
         self._refused: list[str] = []
+        # Revisions beyond which watches bring nothing yet, by process.
+        self._late: dict[SimProcess, int] = {}
         self._told_revision = data.revision
         data.listen(self._changed)
         network.listen(self.address, self)
@@ -132,7 +134,29 @@ class EtcdServer:
             self._refused.remove(host)
 
     def serves_watches(self, host: str) -> bool:
+        """Whether watches of this host neither end nor are late by a fault."""
+        if any(process.host == host for process in self._late):
+            return False
         return not any(host.startswith(refused) for refused in self._refused)
+
+    def delay_watches(self, process: SimProcess, beyond: int) -> None:
+        """Delays what the process's watches bring beyond a revision, until `delay_no_more`.
+
+        A later call sets a later revision. Answers to requests are not delayed.
+        """
+        self._late[process] = beyond
+        self._tell_all(process)
+
+    def delay_no_more(self, process: SimProcess) -> None:
+        if self._late.pop(process, None) is not None:
+            self._tell_all(process)
+
+    def _tell_all(self, process: SimProcess) -> None:
+        for stream in [s for s in self._streams if s.process is process]:
+            self._tell(stream)
+
+    def _revision_for(self, process: SimProcess) -> int:
+        return min(self.data.revision, self._late.get(process, self.data.revision))
 
     def _break_watches(self) -> None:
         for stream in list(self._streams):
@@ -234,7 +258,7 @@ class EtcdServer:
             self.denied_watches.update(refused)
             return StoreUnavailableError("etcd cancelled a watch")
         self._streams[stream] = None
-        return self.data.revision
+        return self._revision_for(stream.process)
 
     def end_watch(self, stream: _Stream) -> None:
         self._streams.pop(stream, None)
@@ -247,7 +271,7 @@ class EtcdServer:
             self._tell(stream)
 
     def _tell(self, stream: _Stream) -> None:
-        revision = self.data.revision
+        revision = self._revision_for(stream.process)
         if not self._network.send(self.process.host, stream.process, stream.told, revision):
             self._loop.call_later(
                 RESEND_DELAY_S, self._tell_again, stream, context=self.process.context
@@ -297,7 +321,7 @@ class SimLease:
         if self._failure is not None:
             raise self._failure
         if self._closed:
-            raise StoreClosedError("the metadata store was closed; its leases run out")
+            raise StoreClosedError("the metadata store was closed; its leases expire")
 
     async def revoke(self) -> None:
         if self._ended.is_set():
@@ -348,8 +372,8 @@ class SimStore:
     def seen_revision(self) -> int:
         return self._seen.highest
 
-    def heard_of(self, revision: int) -> None:
-        self._seen.heard_of(revision)
+    def observe_revision(self, revision: int) -> None:
+        self._seen.observe_revision(revision)
 
     async def get(self, key: str) -> KeyValue | None:
         found: KeyValue | None = await self.ask("get", key)

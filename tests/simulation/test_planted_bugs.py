@@ -254,7 +254,7 @@ def test_appends_that_are_dated_by_a_clock_that_jumped_back_are_found(
 def test_a_store_that_is_older_than_what_a_controller_has_told_of_is_found_to_be_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(MeasuredStore, "heard_of", lambda *_: None)
+    monkeypatch.setattr(MeasuredStore, "observe_revision", lambda *_: None)
     [plan] = [plan for plan in stored_plans() if plan.name == "backup-of-store-after-command"]
     assert plan.seed is not None
     found = run_seed(plan.seed, plan.faults)

@@ -13,24 +13,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from simulation.loop import current_process
 from simulation.network import CallFailedError
-from tidelog.client.admin_api import AdminApi
+from tidelog.client.admin_api import AdminApi, method_of
 from tidelog.client.connections import BrokerApi
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     ControllerUnreachableError,
-    FetchName,
+    FetchId,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
 from tidelog_controller.state.events import DialOutcome
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.replica_control import BrokerUnreachableError, LeaderAndIsrCommand
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class SimControllers:
 class SimPeers:
     def __init__(self, world: World) -> None:
         self._network = world.network
-        self._hurrying: set[asyncio.Task[None]] = set()
+        self._completing_early: set[asyncio.Task[None]] = set()
 
     async def reach(self, address: str) -> None:
         """Does nothing: no connection is opened in advance here, and the fetch shows failures."""
@@ -115,13 +115,13 @@ class SimPeers:
             raise PeerUnreachableError(str(error)) from None
         return cast(ReplicaFetchResponse, answer)
 
-    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+    def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
         """Sends it without a stream: it may come late, or before the fetch that it concerns."""
-        hurrying = asyncio.create_task(self._hurry(address, request.name))
-        self._hurrying.add(hurrying)
-        hurrying.add_done_callback(self._hurrying.discard)
+        completing_early = asyncio.create_task(self._complete_early(address, request.name))
+        self._completing_early.add(completing_early)
+        completing_early.add_done_callback(self._completing_early.discard)
 
-    async def _hurry(self, address: str, fetch: FetchName) -> None:
+    async def _complete_early(self, address: str, fetch: FetchId) -> None:
         with suppress(CallFailedError, UnreachableError, TidelogError):
             await self._network.call("hurry", address, fetch, ANSWER_TIMEOUT_MS)
 
@@ -179,7 +179,7 @@ class SimReplicaControl:
 
 
 class _ClientApi:
-    """Implements `BrokerApi` or `AdminApi`: every method is a call of that name."""
+    """Implements `BrokerApi` and `AdminApi`: every method is a call of that name."""
 
     def __init__(self, world: World, address: str) -> None:
         self._world = world
@@ -190,6 +190,10 @@ class _ClientApi:
         if kind.startswith("_"):
             raise AttributeError(kind)
         return partial(self._call, kind)
+
+    async def call(self, request: Message, response: type[Message], timeout_ms: int) -> Any:  # noqa: ARG002
+        kind = "".join(f"_{c.lower()}" if c.isupper() else c for c in method_of(request))
+        return await self._call(kind[1:], request, timeout_ms)
 
     async def _call(self, kind: str, request: object, timeout_ms: int) -> Any:
         host = current_process().host

@@ -9,7 +9,7 @@ from simulation.partition_id import PartitionId
 from simulation.violation import Violation
 from simulation.world import World
 from tidelog.batch import is_damaged
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_runtime.metadata.schema import decode_leader_and_isr
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
+from doubles.memory_data import MemoryData
 from simulation.data_losses import DataLosses
 from simulation.injector import OnFault
 from simulation.loop import PROCESS, SimLoop, SimProcess
@@ -26,7 +27,6 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas import replica_manager
 from tidelog_controller.core import dirty_partitions
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.memory_data import MemoryData
 
 T = TypeVar("T")
 # Virtual time. A seed takes half of it at most; what has not ended by then waits for something that

@@ -18,7 +18,7 @@ from monitoring import grafana
 from monitoring.prometheus import SCRAPE_SECONDS, Prometheus, Series
 from spark.running import QUERY_TIMEOUT_S, READY_TIMEOUT_S, Running
 from tidelog.spark import watch
-from tidelog_runtime.local.ports import HOST, choose_port
+from tidelog_runtime.local.addresses import HOST, choose_port
 
 QUERIES = [query for query in grafana.queries() if query.is_of_spark]
 RATE_INTERVAL = f"{4 * SCRAPE_SECONDS}s"

@@ -13,7 +13,7 @@ MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
 # An entry may exceed the present size by this much, so that small changes need no update here.
 SLACK_LINES = 25
-FOLDERS = ("bench", "deploy", "libs", "services", "tests")
+FOLDERS = ("bench", "deploy", "docs", "libs", "services", "tests")
 GENERATED = ROOT / "libs" / "tidelog" / "v1"
 
 LONG_FILES = {
@@ -23,7 +23,6 @@ LONG_FILES = {
     "services/broker/tidelog_broker/log/log.py": 560,
     "services/broker/tidelog_broker/partition/partition.py": 536,
     "services/broker/tidelog_broker/replicas/replica_manager.py": 597,
-    "services/broker/tidelog_broker/replication/replica_fetcher.py": 552,
     "services/broker/tidelog_broker/storage/log_directory.py": 570,
     "services/controller/tidelog_controller/core/controller.py": 564,
     "tests/simulation/replica_rules.py": 517,

@@ -9,9 +9,9 @@ import pytest
 
 from tidelog.state_changes.event import Cause
 from tidelog.v1 import inspect_pb2 as pb
-from tidelog_runtime.external_addresses import ExternalAddresses, Reachable
+from tidelog_runtime.external_addresses import ExternalAddresses, HasAddresses
 from tidelog_runtime.metadata import schema
-from tidelog_runtime.telemetry.external_inspect import tell_externally
+from tidelog_runtime.telemetry.external_inspect import replace_addresses
 
 INSIDE_1, OUTSIDE_1 = "broker-1:7500", "127.0.0.1:7501"
 INSIDE_2 = "broker-2:7500"
@@ -28,16 +28,16 @@ class Known:
 
     def __init__(
         self,
-        brokers: Mapping[int, Reachable],
-        controllers: Mapping[int, Reachable] | None = None,
-        departed: Mapping[int, Reachable] | None = None,
+        brokers: Mapping[int, HasAddresses],
+        controllers: Mapping[int, HasAddresses] | None = None,
+        departed: Mapping[int, HasAddresses] | None = None,
     ) -> None:
         self.broker = brokers.get
         self.controller = (controllers or {}).get
         self.departed = (departed or {}).get
         self._all = ((controllers or {}), brokers, (departed or {}))
 
-    def everybody(self) -> Iterable[Reachable]:
+    def all_services(self) -> Iterable[HasAddresses]:
         for services in self._all:
             yield from services.values()
 
@@ -94,7 +94,7 @@ def test_an_ended_incarnation_is_named_by_its_own_external_address() -> None:
         ),
     )
     known = ExternalAddresses(Known(brokers, departed={1: previous}))
-    tell_externally(state, known)
+    replace_addresses(state, known)
     assert state.controller.departures[0].address == OUTSIDE_1
     assert state.controller.registered[0].address == "127.0.0.1:7509"
     assert known.in_text(f"broker-1 at {INSIDE_1}") == f"broker-1 at {OUTSIDE_1}"
@@ -124,7 +124,7 @@ def test_a_brokers_description_names_no_internal_address(addresses: ExternalAddr
             controller_address=CONTROLLER,
         ),
     )
-    tell_externally(state, addresses)
+    replace_addresses(state, addresses)
     text = str(state)
     assert INSIDE_1 not in text
     assert CONTROLLER not in text
@@ -143,7 +143,7 @@ def test_a_controllers_description_names_no_internal_address(addresses: External
             controllers=[pb.RegisteredController(controller_id=1, address=CONTROLLER)],
         ),
     )
-    tell_externally(state, addresses)
+    replace_addresses(state, addresses)
     assert INSIDE_1 not in str(state)
     assert CONTROLLER not in str(state)
     assert not state.HasField("broker")

@@ -8,13 +8,13 @@ from grpc_health.v1 import health_pb2
 from tidelog_runtime.health_check import (
     EXIT_USAGE,
     LISTEN_VARIABLE,
-    Conversation,
-    UnwellError,
+    HealthExchange,
+    UnhealthyError,
     check_request,
     frame,
     main,
     serving_status,
-    where_to_ask,
+    target_address,
 )
 
 SETTINGS, ACKED = 0x4, 0x1
@@ -33,19 +33,19 @@ def answer(status: int) -> bytes:
 
 @pytest.mark.parametrize("status", [STATUS.UNKNOWN, STATUS.SERVING, STATUS.NOT_SERVING])
 def test_the_status_is_decoded_from_protobuf(status: int) -> None:
-    _, found = Conversation().receive(answer(status))
+    _, found = HealthExchange().receive(answer(status))
     assert found == status
 
 
 def test_an_answer_may_arrive_byte_by_byte() -> None:
-    conversation = Conversation()
+    conversation = HealthExchange()
     found = [conversation.receive(bytes([byte]))[1] for byte in answer(STATUS.SERVING)]
     assert found[-1] == STATUS.SERVING
     assert set(found[:-1]) == {None}
 
 
 def test_settings_and_pings_are_acknowledged_once() -> None:
-    replies, status = Conversation().receive(
+    replies, status = HealthExchange().receive(
         frame(SETTINGS, 0, 0) + frame(SETTINGS, ACKED, 0) + frame(PING, 0, 0, b"12345678")
     )
     assert replies == frame(SETTINGS, ACKED, 0) + frame(PING, ACKED, 0, b"12345678")
@@ -62,12 +62,12 @@ def test_settings_and_pings_are_acknowledged_once() -> None:
     ],
 )
 def test_an_invalid_answer_is_rejected(refusal: bytes) -> None:
-    with pytest.raises(UnwellError):
-        Conversation().receive(refusal)
+    with pytest.raises(UnhealthyError):
+        HealthExchange().receive(refusal)
 
 
 def test_a_status_of_several_bytes_is_invalid() -> None:
-    with pytest.raises(UnwellError):
+    with pytest.raises(UnhealthyError):
         serving_status(b"\x08\x80\x01")
 
 
@@ -84,7 +84,7 @@ def test_the_request_ends_its_stream_with_an_empty_message() -> None:
     ],
 )
 def test_a_wildcard_address_is_probed_on_loopback(address: str, asked: tuple[str, int]) -> None:
-    assert where_to_ask(address) == asked
+    assert target_address(address) == asked
 
 
 @pytest.mark.parametrize(

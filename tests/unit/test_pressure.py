@@ -14,20 +14,31 @@ from typing import Any
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import KeyValue, Put, Transaction
 from tidelog_runtime.pressure import usage as process_usage
-from tidelog_runtime.pressure.controllers import ControllerPressures
-from tidelog_runtime.pressure.judging import (
+from tidelog_runtime.pressure.detection import (
     CPU_WINDOW_MS,
     MIN_RESENT_SEGMENTS,
-    PressureJudge,
+    PressureDetector,
     Usage,
 )
-from tidelog_runtime.pressure.records import Pressure, decode_pressures, encode_pressures
+from tidelog_runtime.pressure.process_pauses import (
+    INTERVAL_MS,
+    REMEMBERED_MS,
+    STANDSTILL_MS,
+    PauseMeter,
+    gap_ms,
+)
+from tidelog_runtime.pressure.records import (
+    ControllerPressures,
+    Pressure,
+    decode_pressures,
+    encode_pressures,
+)
 from tidelog_runtime.pressure.reporting import (
     HELD_UP_MS,
     REWRITE_MS,
@@ -35,14 +46,7 @@ from tidelog_runtime.pressure.reporting import (
     PressureMeter,
     PressureReports,
 )
-from tidelog_runtime.pressure.standstill import (
-    INTERVAL_MS,
-    REMEMBERED_MS,
-    STANDSTILL_MS,
-    StandstillMeter,
-    gap_ms,
-)
-from tidelog_runtime.pressure.usage import established_peers, look_at_process
+from tidelog_runtime.pressure.usage import established_peers, measure_usage
 
 KEY = "/tidelog/test/brokers/pressures/1"
 
@@ -52,7 +56,7 @@ def files(open_files: int, **more: Any) -> Usage:
 
 
 def test_a_shortage_begins_at_the_limit_and_ends_below_it() -> None:
-    judge = PressureJudge()
+    judge = PressureDetector()
     found = [
         [p.since_ms for p in judge.take(files(open_files), at_ms, at_ms)]
         for at_ms, open_files in ((1, 79), (2, 80), (3, 76), (4, 74), (5, 79), (6, 95))
@@ -61,18 +65,18 @@ def test_a_shortage_begins_at_the_limit_and_ends_below_it() -> None:
 
 
 def test_connections_are_reported_with_the_address_that_has_most() -> None:
-    judge = PressureJudge()
+    judge = PressureDetector()
     usage = files(90, sockets=60, top_peer="10.0.0.7", top_peer_connections=50)
     [pressure] = judge.take(usage, 1, 1)
     assert pressure.detail == "60 of them are connections, 50 of these with 10.0.0.7"
 
 
 def test_a_process_without_limits_has_no_shortage() -> None:
-    assert PressureJudge().take(Usage(open_files=9, memory_bytes=1 << 40), 1, 1) == ()
+    assert PressureDetector().take(Usage(open_files=9, memory_bytes=1 << 40), 1, 1) == ()
 
 
 def test_cpu_wait_times_count_over_a_window() -> None:
-    judge = PressureJudge()
+    judge = PressureDetector()
     step_ms = 2_000
     found = [
         judge.take(Usage(cpu_wait_ms=at_ms * 7 // 10), at_ms, at_ms)
@@ -84,7 +88,7 @@ def test_cpu_wait_times_count_over_a_window() -> None:
 
 
 def test_a_throttled_control_group_is_named() -> None:
-    judge = PressureJudge()
+    judge = PressureDetector()
     judge.take(Usage(), 0, 0)
     [pressure] = judge.take(Usage(throttled_periods=90, periods=100), CPU_WINDOW_MS, 0)
     assert pressure.used == 9_000
@@ -92,7 +96,7 @@ def test_a_throttled_control_group_is_named() -> None:
 
 
 def test_a_disk_is_slow_from_one_second_on() -> None:
-    judge = PressureJudge()
+    judge = PressureDetector()
     found = [
         judge.take(Usage(disk_ms=disk_ms, disk_operation="write"), at_ms, at_ms)
         for at_ms, disk_ms in enumerate((999, 1_000, 600, 400))
@@ -110,7 +114,7 @@ def test_many_retransmitted_segments_are_packet_loss(resent: int, is_told: bool)
     """A few retransmissions are connection attempts to a stopped machine, however little else is
     sent."""
     sent = 1_000 if resent >= MIN_RESENT_SEGMENTS else 30
-    judge = PressureJudge()
+    judge = PressureDetector()
     judge.take(Usage(sent_segments=5, resent_segments=3), 0, 0)
     usage = Usage(sent_segments=5 + sent, resent_segments=3 + resent)
     found = judge.take(usage, CPU_WINDOW_MS, 7)
@@ -128,7 +132,7 @@ def test_peers_are_read_from_kernel_tables() -> None:
 
 
 def test_many_connections_of_one_address_are_a_separate_shortage() -> None:
-    judge = PressureJudge(max_connections=100)
+    judge = PressureDetector(max_connections=100)
     usage = Usage(sockets=400, top_peer="10.0.0.7", top_peer_connections=79)
     assert judge.take(usage, 1, 1) == ()
     [pressure] = judge.take(replace(usage, top_peer_connections=300), 2, 2)
@@ -161,12 +165,12 @@ def test_of_two_memory_limits_the_tighter_counts(
     monkeypatch.setattr(resource, "getpagesize", lambda: 1)
     limits = (address_space, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
-    found = look_at_process()
+    found = measure_usage()
     assert (found.memory_bytes, found.memory_limit_bytes) == expected
 
 
 def test_the_usage_of_this_process_can_be_read() -> None:
-    usage = look_at_process()
+    usage = measure_usage()
     assert 0 < usage.open_files <= usage.open_files_limit
     assert usage.memory_bytes > 0
     assert usage.sent_segments >= 0
@@ -174,9 +178,9 @@ def test_the_usage_of_this_process_can_be_read() -> None:
 
 def test_pause_times_are_a_part_of_usage() -> None:
     """It was once taken for the time of a sync."""
-    meter = StandstillMeter()
+    meter = PauseMeter()
     meter.total_ms = 7_000
-    usage = look_at_process(standstill=meter)
+    usage = measure_usage(standstill=meter)
     assert (usage.stood_still_ms, usage.disk_ms) == (7_000, 0)
 
 
@@ -319,15 +323,15 @@ async def test_shortages_are_not_written_to_a_store_that_may_be_of_another_clust
 
 
 def test_repeated_pauses_are_a_shortage_of_cpu() -> None:
-    judge = PressureJudge()
+    judge = PressureDetector()
     judge.take(Usage(), 0, 0)
     [pressure] = judge.take(Usage(cpu_wait_ms=300, stood_still_ms=8_000), CPU_WINDOW_MS, 0)
     assert (pressure.resource, pressure.used) == ("cpu", 8_000)
-    assert "stood still again and again" in pressure.detail
+    assert "was paused repeatedly" in pressure.detail
 
 
 def test_one_long_pause_is_no_shortage_of_cpu() -> None:
-    judge = PressureJudge()
+    judge = PressureDetector()
     judge.take(Usage(), 0, 0)
     paused = Usage(stood_still_ms=gap_ms(60_000, 0))
     assert judge.take(paused, CPU_WINDOW_MS, 0) == ()
@@ -335,7 +339,7 @@ def test_one_long_pause_is_no_shortage_of_cpu() -> None:
 
 def test_working_and_sleeping_processes_are_not_paused() -> None:
     """This runs in real time: CPU time of the process itself does not count."""
-    meter = StandstillMeter()
+    meter = PauseMeter()
     meter.start()
     ends_at = time.process_time() + 1.0
     while time.process_time() < ends_at:
@@ -347,7 +351,7 @@ def test_working_and_sleeping_processes_are_not_paused() -> None:
 
 
 def test_a_gap_of_a_second_is_remembered_with_its_full_length() -> None:
-    meter = StandstillMeter()
+    meter = PauseMeter()
     now_ms = round(time.monotonic() * 1_000)
     meter.take(INTERVAL_MS + STANDSTILL_MS - 1, 0, now_ms)
     meter.take(6_000, 5_500, now_ms)  # it computed
@@ -363,8 +367,8 @@ def test_a_gap_of_a_second_is_remembered_with_its_full_length() -> None:
 def test_a_repeatedly_stopped_process_counts_as_paused() -> None:
     program = (
         "import sys, time\n"
-        "from tidelog_runtime.pressure.standstill import StandstillMeter\n"
-        "meter = StandstillMeter()\n"
+        "from tidelog_runtime.pressure.process_pauses import PauseMeter\n"
+        "meter = PauseMeter()\n"
         "meter.start()\n"
         "print('started', flush=True)\n"
         "sys.stdin.read()\n"

@@ -1,7 +1,7 @@
 import threading
 
 from tidelog.memory_shortage import is_memory_shortage
-from tidelog_runtime.started_threads import started_executor
+from tidelog_runtime.memory_reserve import started_executor
 
 
 def test_all_threads_start_before_they_are_needed() -> None:

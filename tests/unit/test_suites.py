@@ -83,9 +83,9 @@ def test_concurrent_test_processes_choose_different_ports(tmp_path: Path) -> Non
     for name in ("one", "two"):
         (tmp_path / f"test_{name}.py").write_text(
             "from pathlib import Path\n"
-            "from tidelog_runtime.local import ports\n"
+            "from tidelog_runtime.local import addresses\n"
             "def test_it():\n"
-            "    chosen = ' '.join(map(str, ports.OTHER_PORTS))\n"
+            "    chosen = ' '.join(map(str, addresses.OTHER_PORTS))\n"
             f"    Path({str(tmp_path / name)!r}).write_text(chosen)\n"
         )
 

@@ -19,12 +19,11 @@ from tidelog.cli.consume import consume
 from tidelog.cli.dump_log import dump_log
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.explain import explain
-from tidelog.cli.operating.manner import REQUESTED_BY_VARIABLE
-from tidelog.cli.operating.manual import BEGUN_FIELDS, manual
+from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, help_epilog
+from tidelog.cli.operating.options import REQUESTED_BY_VARIABLE
 from tidelog.cli.output import write_error, write_line
 from tidelog.cli.produce import produce
-from tidelog.cli.reassign import reassign
-from tidelog.cli.rebalance import rebalance
+from tidelog.cli.reassign import reassign, rebalance
 from tidelog.cli.refusals import CommandLine
 from tidelog.cli.session import BootstrapOption, JsonOption, session_of
 from tidelog.cli.streams import OutputError, prepare_streams, stop_writing
@@ -40,7 +39,7 @@ app = typer.Typer(
     # Plain help: rendering by rich would take longer than all the rest.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog topics list --bootstrap 127.0.0.1:7500",
         "tidelog explain",
         "tidelog --install-completion",
@@ -88,7 +87,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(leaders.app, name="leaders")
 app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog reassign sea/0=4,2 sea/1=2,4 --dry-run",
         "tidelog reassign --file plan.json --operation-id by-hand --yes --watch",
         "tidelog rebalance --dry-run --json | tidelog reassign --file - --yes",
@@ -96,7 +95,7 @@ app.command(
     )
 )(reassign)
 app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog rebalance --dry-run",
         "tidelog rebalance --operation-id evening --yes --watch",
         "tidelog rebalance --dry-run --json > plan.json",

@@ -11,20 +11,10 @@ import typer
 
 from tidelog.cli.completion import BrokerArgument, BrokersArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus, status_of_results
-from tidelog.cli.operating.beginning import Wish, in_doubt, run_operation
+from tidelog.cli.operating.beginning import OperationSpec, in_doubt, run_operation
 from tidelog.cli.operating.documents import leader_document
-from tidelog.cli.operating.manner import (
-    USUAL_TIMEOUT_SECONDS,
-    DryRunOption,
-    ExpectedPlanOption,
-    Manner,
-    OperationIdOption,
-    RequestedByOption,
-    TimeoutOption,
-    WatchOption,
-    YesOption,
-)
-from tidelog.cli.operating.manual import BEGUN_FIELDS, ERROR_FIELDS, manual
+from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, ERROR_FIELDS, help_epilog
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.plan_view import leader_lines
 from tidelog.cli.output import (
     ids_text,
@@ -35,13 +25,13 @@ from tidelog.cli.output import (
     write_table,
 )
 from tidelog.cli.scrub import SCRUB_EPILOG, scrub
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import Session
 from tidelog.errors import TidelogError
 from tidelog.phrases import PREFERRED_AT_ONCE, PREFERRED_RETURN, plural
 
 if TYPE_CHECKING:
+    from tidelog.admin_messages import BrokerDetails, RestartCheck
     from tidelog.client.descriptions import PartitionDescription, TopicDescription
-    from tidelog.client.operations import BrokerDetails, RestartCheck
 
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 
@@ -65,100 +55,68 @@ def brokers() -> None:
 
 @app.command(
     "list",
-    epilog=manual("tidelog brokers list", json=f"a list; of each: {_DETAILS}."),
+    epilog=help_epilog("tidelog brokers list", json=f"a list; of each: {_DETAILS}."),
 )
-def list_(
-    context: typer.Context,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@shared_options("timeout")
+def list_(session: Session, options: MutationOptions) -> None:
     """List all brokers.
 
     Lists brokers that are registered, hold replicas, are in maintenance or were removed.
     """
-    session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _list(session, Manner(timeout_seconds=timeout)))
+    session.run(lambda: _list(session, options))
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog brokers describe 3",
         json=f"{_DETAILS}, partitions [topic, partition, role (leader, follower), in_sync, "
         "move (null, adding, leaving)].",
     )
 )
-def describe(
-    context: typer.Context,
-    broker_id: BrokerArgument,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@shared_options("timeout")
+def describe(session: Session, options: MutationOptions, broker_id: BrokerArgument) -> None:
     """Show a broker and the replicas that it holds."""
-    session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), broker_id))
+    session.run(lambda: _describe(session, options, broker_id))
 
 
 app.command("scrub", epilog=SCRUB_EPILOG)(scrub)
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog brokers add 4 5 --dry-run",
         "tidelog brokers add 4 5 --operation-id grow --yes --watch",
         json=BEGUN_FIELDS,
     )
 )
-def add(
-    context: typer.Context,
-    broker_ids: BrokersArgument,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    watch: WatchOption = False,
-    operation_id: OperationIdOption = "",
-    expected_plan: ExpectedPlanOption = None,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@shared_options(
+    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
+)
+def add(session: Session, options: MutationOptions, broker_ids: BrokersArgument) -> None:
     """Give brokers their share of the replicas.
 
     Moves as few replicas as possible that balance replicas and leaders. A broker that was only
     started gets no replicas of existing partitions until it is added. A broker that was removed
     receives replicas again after it is added. Shows the plan and asks for confirmation.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
-
-    wish = Wish(
+    spec = OperationSpec(
         lambda admin: partial(admin.add_brokers, broker_ids),
         f"partitions would be moved to {_named(broker_ids)}",
     )
-    session.run(lambda: run_operation(session, manner, wish, follow=watch))
+    session.run(lambda: run_operation(session, options, spec))
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog brokers remove 4 --dry-run",
         "tidelog brokers remove 4 --operation-id shrink --yes --watch",
         json=BEGUN_FIELDS,
     )
 )
-def remove(
-    context: typer.Context,
-    broker_ids: BrokersArgument,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    watch: WatchOption = False,
-    operation_id: OperationIdOption = "",
-    expected_plan: ExpectedPlanOption = None,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@shared_options(
+    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
+)
+def remove(session: Session, options: MutationOptions, broker_ids: BrokersArgument) -> None:
     """Move everything off brokers, including dead ones.
 
     The brokers get no new replicas until they are added again. When the operation is done, they may
@@ -166,18 +124,15 @@ def remove(
     replicas. Rejected if the other brokers could not keep a topic's replication factor. Shows the
     plan and asks for confirmation.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
-
-    wish = Wish(
+    spec = OperationSpec(
         lambda admin: partial(admin.remove_brokers, broker_ids),
         f"everything would be moved off {_named(broker_ids)}",
     )
-    session.run(lambda: run_operation(session, manner, wish, follow=watch))
+    session.run(lambda: run_operation(session, options, spec))
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog brokers maintenance 3 --dry-run",
         "tidelog brokers maintenance 3",
         "tidelog brokers maintenance 3 --off",
@@ -185,17 +140,14 @@ def remove(
         "(null in a dry run).",
     )
 )
+@shared_options("dry_run", "requested_by", "timeout")
 def maintenance(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     broker_ids: BrokersArgument,
     on: Annotated[
         bool, typer.Option("--on/--off", help="Whether they are to be in maintenance.")
     ] = True,
-    dry_run: DryRunOption = False,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Move the leaders off brokers, or end that.
 
@@ -207,42 +159,34 @@ def maintenance(
     leaderships that prefer it, unless leader_balance is false. After --off, leaders
     elect-preferred does it at once.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
-    session.run(lambda: _maintain(session, manner, broker_ids, on=on))
+    session.run(lambda: _maintain(session, options, broker_ids, on=on))
 
 
 @app.command(
     "check-restart",
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog brokers check-restart 3 && systemctl restart tidelog-broker@3",
         json="broker_id, safe, unavailable, under_min_isr, last_replica, leader_moves, findings "
         "[topic, partition, effect (unavailable, under_min_isr, last_replica, leader_moves), "
         "reason].",
     ),
 )
-def check_restart(
-    context: typer.Context,
-    broker_id: BrokerArgument,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@shared_options("timeout")
+def check_restart(session: Session, options: MutationOptions, broker_id: BrokerArgument) -> None:
     """Say what stopping a broker now would do. Exit status 0: it can be stopped.
 
     It cannot be stopped if a partition would become unavailable, or would fall below its min ISR,
     so that writes with acks=all would be rejected until the broker is back.
     """
-    session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _check_restart(session, Manner(timeout_seconds=timeout), broker_id))
+    session.run(lambda: _check_restart(session, options, broker_id))
 
 
 def _named(broker_ids: list[int]) -> str:
     return f"{'broker' if len(broker_ids) == 1 else 'brokers'} {ids_text(broker_ids)}"
 
 
-async def _list(session: Session, manner: Manner) -> None:
-    async with await manner.admin(session) as admin:
+async def _list(session: Session, options: MutationOptions) -> None:
+    async with await options.admin(session) as admin:
         brokers = await admin.describe_brokers()
     if session.as_json:
         write_json([asdict(broker) for broker in brokers])
@@ -277,8 +221,8 @@ def status_text(broker: BrokerDetails) -> str:
     return ", ".join((broker.status, *(mark for mark, is_marked in marks if is_marked)))
 
 
-async def _describe(session: Session, manner: Manner, broker_id: int) -> None:
-    async with await manner.admin(session) as admin:
+async def _describe(session: Session, options: MutationOptions, broker_id: int) -> None:
+    async with await options.admin(session) as admin:
         (broker,) = await admin.describe_brokers([broker_id])
         topics = await admin.list_topics(internal=True)
     held = list(_held(topics, broker_id))
@@ -331,29 +275,29 @@ def _move_of(partition: PartitionDescription, broker_id: int) -> str | None:
 
 
 async def _maintain(
-    session: Session, manner: Manner, broker_ids: list[int], *, on: bool
+    session: Session, options: MutationOptions, broker_ids: list[int], *, on: bool
 ) -> ExitStatus:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         with admin.traced() as trace_id:
             try:
                 changes, kept = await admin.set_maintenance(
-                    broker_ids, manner.timeout_ms, maintenance=on, dry_run=manner.dry_run
+                    broker_ids, options.timeout_ms, maintenance=on, dry_run=options.dry_run
                 )
             except TidelogError as error:
                 raise in_doubt(error) from error
     if session.as_json:
         write_json(
             {
-                "dry_run": manner.dry_run,
+                "dry_run": options.dry_run,
                 "broker_ids": broker_ids,
                 "maintenance": on,
                 "leaders": [leader_document(change) for change in changes],
                 "leaders_kept": kept,
-                "trace_id": None if manner.dry_run else trace_id,
+                "trace_id": None if options.dry_run else trace_id,
             }
         )
     else:
-        _show_maintenance(manner, broker_ids, len(changes), kept, on=on)
+        _show_maintenance(options, broker_ids, len(changes), kept, on=on)
         if changes:
             import sys
 
@@ -363,9 +307,9 @@ async def _maintain(
 
 
 def _show_maintenance(
-    manner: Manner, broker_ids: list[int], moved: int, kept: int, *, on: bool
+    options: MutationOptions, broker_ids: list[int], moved: int, kept: int, *, on: bool
 ) -> None:
-    are = "would be" if manner.dry_run else ("is" if len(broker_ids) == 1 else "are")
+    are = "would be" if options.dry_run else ("is" if len(broker_ids) == 1 else "are")
     what = _named(broker_ids).capitalize()
     if on:
         write_line(
@@ -376,12 +320,12 @@ def _show_maintenance(
         write_line(
             f"{what} {are} out of maintenance. {PREFERRED_RETURN} At once: {PREFERRED_AT_ONCE}"
         )
-    if manner.dry_run:
+    if options.dry_run:
         write_note("This is a dry run: nothing was changed.")
 
 
-async def _check_restart(session: Session, manner: Manner, broker_id: int) -> ExitStatus:
-    async with await manner.admin(session) as admin:
+async def _check_restart(session: Session, options: MutationOptions, broker_id: int) -> ExitStatus:
+    async with await options.admin(session) as admin:
         check = await admin.check_restart(broker_id)
     if session.as_json:
         write_json({"broker_id": broker_id} | asdict(check))

@@ -9,10 +9,10 @@ import typer
 
 from tidelog.cli.exit_status import EPILOG
 from tidelog.cli.health import HealthCounts
-from tidelog.cli.operating.manner import USUAL_TIMEOUT_SECONDS, Manner, TimeoutOption
-from tidelog.cli.operating.manual import manual
+from tidelog.cli.operating.help_epilog import help_epilog
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import write_json, write_line, write_table
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import Session
 from tidelog.phrases import plural
 from tidelog.state_changes.topic import is_internal
 
@@ -29,7 +29,7 @@ def cluster() -> None:
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog cluster describe",
         "tidelog cluster describe --json",
         json="cluster_id, controller (null: none is active) [controller_id, address, "
@@ -43,21 +43,16 @@ def cluster() -> None:
         "without_leader, below_min_isr, under_replicated.",
     )
 )
-def describe(
-    context: typer.Context,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@shared_options("timeout")
+def describe(session: Session, options: MutationOptions) -> None:
     """Show the brokers, controllers and gateways, and how many partitions are unhealthy."""
-    session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout)))
+    session.run(lambda: _describe(session, options))
 
 
-async def _describe(session: Session, manner: Manner) -> None:
+async def _describe(session: Session, options: MutationOptions) -> None:
     from tidelog.client.departed_brokers import describe_with_departed_brokers
 
-    async with manner.asking(session) as admin:
+    async with options.asking(session) as admin:
         described, topics = await describe_with_departed_brokers(admin)
         gateways = await session.gateways(c.address for c in described.controllers)
     if session.as_json:

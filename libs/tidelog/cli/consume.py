@@ -15,13 +15,7 @@ from tidelog.cli.exit_status import ExitStatus, TimedOutError
 from tidelog.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position
 from tidelog.cli.record_format import RecordFormat, format_records
 from tidelog.cli.seconds import MOST_SECONDS, seconds_up_to
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    separator_from,
-    session_of,
-)
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, separator_from, session_of
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import MAX_INT32, OffsetPosition, OnDamage, Record, TopicPartition
 

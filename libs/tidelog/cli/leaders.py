@@ -12,29 +12,17 @@ from tidelog.cli.completion import complete_topic
 from tidelog.cli.exit_status import EPILOG, ExitStatus, status_of_results
 from tidelog.cli.operating.beginning import in_doubt
 from tidelog.cli.operating.documents import leader_document
-from tidelog.cli.operating.manner import (
-    USUAL_TIMEOUT_SECONDS,
-    DryRunOption,
-    Manner,
-    RequestedByOption,
-    TimeoutOption,
-)
-from tidelog.cli.operating.manual import ERROR_FIELDS, manual
+from tidelog.cli.operating.help_epilog import ERROR_FIELDS, help_epilog
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.plan_view import leader_lines
 from tidelog.cli.operating.targets import parse_leaders, parse_selection
 from tidelog.cli.output import write_json, write_line, write_note
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    ending_with_a_status,
-    session_of,
-)
+from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
+    from tidelog.admin_messages import LeaderChange
     from tidelog.client import Admin
-    from tidelog.client.operations import LeaderChange
 
 app = typer.Typer(
     no_args_is_help=True, epilog=EPILOG, help="Let preferred or chosen replicas lead."
@@ -48,14 +36,16 @@ _JSON = (
 
 @app.command(
     "elect-preferred",
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog leaders elect-preferred",
         "tidelog leaders elect-preferred sea bay/3 --dry-run",
         json=_JSON,
     ),
 )
+@shared_options("dry_run", "requested_by", "timeout")
 def elect_preferred(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     targets: Annotated[
         list[str] | None,
         typer.Argument(
@@ -65,11 +55,6 @@ def elect_preferred(
             autocompletion=complete_topic,
         ),
     ] = None,
-    dry_run: DryRunOption = False,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Elect the preferred replicas as leaders.
 
@@ -81,20 +66,20 @@ def elect_preferred(
     (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
     leaderships that prefer it, unless leader_balance is false.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
     with ending_with_a_status(as_json=session.as_json):
         selection = parse_selection(targets or [])
 
     def ask(admin: Admin) -> Awaitable[list[LeaderChange]]:
-        return admin.elect_preferred_leaders(selection, manner.timeout_ms, dry_run=dry_run)
+        return admin.elect_preferred_leaders(selection, options.timeout_ms, dry_run=options.dry_run)
 
-    session.run(lambda: _change(session, manner, ask, "Every partition has its preferred leader."))
+    session.run(lambda: _change(session, options, ask, "Every partition has its preferred leader."))
 
 
-@app.command(epilog=manual("tidelog leaders move sea/3=2 sea/4=1", json=_JSON))
+@app.command(epilog=help_epilog("tidelog leaders move sea/3=2 sea/4=1", json=_JSON))
+@shared_options("dry_run", "requested_by", "timeout")
 def move(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     leaders: Annotated[
         list[str],
         typer.Argument(
@@ -103,35 +88,28 @@ def move(
             autocompletion=complete_topic,
         ),
     ],
-    dry_run: DryRunOption = False,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Elect chosen replicas as leaders, and make them the preferred ones.
 
     Each replica must be in sync. Clients follow the new leaders automatically, and no records are
     lost.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
     with ending_with_a_status(as_json=session.as_json):
         chosen = parse_leaders(leaders)
 
     def ask(admin: Admin) -> Awaitable[list[LeaderChange]]:
-        return admin.move_leaders(chosen, manner.timeout_ms, dry_run=dry_run)
+        return admin.move_leaders(chosen, options.timeout_ms, dry_run=options.dry_run)
 
-    session.run(lambda: _change(session, manner, ask, "Nothing had to change."))
+    session.run(lambda: _change(session, options, ask, "Nothing had to change."))
 
 
 async def _change(
     session: Session,
-    manner: Manner,
+    options: MutationOptions,
     ask: Callable[[Admin], Awaitable[list[LeaderChange]]],
     when_nothing: str,
 ) -> ExitStatus:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         with admin.traced() as trace_id:
             try:
                 changes = await ask(admin)
@@ -139,13 +117,13 @@ async def _change(
                 raise in_doubt(error) from error
     if session.as_json:
         partitions = [leader_document(change) for change in changes]
-        told = {"trace_id": None if manner.dry_run else trace_id}
-        write_json({"dry_run": manner.dry_run, "partitions": partitions} | told)
+        told = {"trace_id": None if options.dry_run else trace_id}
+        write_json({"dry_run": options.dry_run, "partitions": partitions} | told)
     elif not changes:
         write_line(when_nothing)
     else:
         for line in leader_lines(changes, on_terminal=sys.stdout.isatty()):
             write_line(line)
-    if manner.dry_run and not session.as_json:
+    if options.dry_run and not session.as_json:
         write_note("This is a dry run: nothing was changed.")
     return status_of_results(change.error for change in changes)

@@ -11,28 +11,22 @@ import typer
 
 from tidelog.cli.completion import OperationArgument, complete_running_operation
 from tidelog.cli.exit_status import EPILOG, ExitStatus
-from tidelog.cli.operating.beginning import Wish, in_doubt, run_operation, tell_end
+from tidelog.cli.operating.beginning import OperationSpec, in_doubt, run_operation, tell_end
 from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, notes_on_terminal
 from tidelog.cli.operating.documents import operation_document, plan_document, progress_document
-from tidelog.cli.operating.manner import (
-    USUAL_TIMEOUT_SECONDS,
-    DryRunOption,
-    ExpectedPlanOption,
-    ExpectedRevisionOption,
-    Manner,
-    OperationIdOption,
-    RequestedByOption,
-    TimeoutOption,
-    WatchOption,
-    YesOption,
+from tidelog.cli.operating.help_epilog import (
+    BEGUN_FIELDS,
+    OPERATION_FIELDS,
+    PLAN_FIELDS,
+    help_epilog,
 )
-from tidelog.cli.operating.manual import BEGUN_FIELDS, OPERATION_FIELDS, PLAN_FIELDS, manual
 from tidelog.cli.operating.operation_view import (
     end_text,
     operation_lines,
     progress_text,
     state_text,
 )
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.plan_view import MAX_MOVES_ASKED, move_lines
 from tidelog.cli.operating.watching import (
     USUAL_INTERVAL_SECONDS,
@@ -57,7 +51,7 @@ from tidelog.errors import TidelogError
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import MoveProgress, Operation, Plan
+    from tidelog.admin_messages import MoveProgress, Operation, Plan
 
 MAX_INTERVAL_SECONDS = 3_600.0
 
@@ -101,14 +95,16 @@ def operations() -> None:
 
 @app.command(
     "list",
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog operations list",
         "tidelog operations list --state running --json",
         json=f"a list; of each: {OPERATION_FIELDS}",
     ),
 )
+@shared_options("timeout")
 def list_(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     state: Annotated[
         list[OperationState] | None,
         typer.Option("--state", help="Only of this state; may be repeated.", show_default=False),
@@ -117,37 +113,26 @@ def list_(
         list[OperationKind] | None,
         typer.Option("--kind", help="Only of this kind; may be repeated.", show_default=False),
     ] = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List running and ended operations, the newest first."""
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(timeout_seconds=timeout)
-    session.run(lambda: _list(session, manner, state or [], kind or []))
+    session.run(lambda: _list(session, options, state or [], kind or []))
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog operations describe grow",
         "tidelog operations describe grow --json",
         json=OPERATION_FIELDS,
     )
 )
-def describe(
-    context: typer.Context,
-    operation_id: OperationArgument,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@shared_options("timeout")
+def describe(session: Session, options: MutationOptions, operation_id: OperationArgument) -> None:
     """Show an operation: its requester, its request and its progress."""
-    session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), operation_id))
+    session.run(lambda: _describe(session, options, operation_id))
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog operations moves grow",
         "tidelog operations moves grow --state active",
         json="a list; of each: move [topic, topic_id, partition, original, target], state "
@@ -155,25 +140,22 @@ def describe(
         "bytes_to_copy, bytes_copied (null: nothing is copied, or nobody has told).",
     )
 )
+@shared_options("timeout")
 def moves(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     operation_id: OperationArgument,
     state: Annotated[
         list[MoveState] | None,
         typer.Option("--state", help="Only of this state; may be repeated.", show_default=False),
     ] = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show each move, and the replicas that it waits for."""
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(timeout_seconds=timeout)
-    session.run(lambda: _moves(session, manner, operation_id, state or []))
+    session.run(lambda: _moves(session, options, operation_id, state or []))
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog operations watch grow",
         "tidelog operations watch grow --timeout 600 --json",
         json=f"a document a line, whenever something has changed: {OPERATION_FIELDS}",
@@ -214,7 +196,7 @@ def watch(
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog operations cancel grow --dry-run",
         "tidelog operations cancel grow --yes --watch",
         json=(
@@ -224,8 +206,10 @@ def watch(
         ),
     )
 )
+@shared_options("dry_run", "yes", "watch", "requested_by", "expected_revision", "timeout")
 def cancel(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     operation_id: Annotated[
         str,
         typer.Argument(
@@ -234,14 +218,6 @@ def cancel(
             autocompletion=complete_running_operation,
         ),
     ],
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    follow: WatchOption = False,
-    requested_by: RequestedByOption = None,
-    expected_revision: ExpectedRevisionOption = 0,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Stop an operation.
 
@@ -249,50 +225,40 @@ def cancel(
     operations reverse moves them back, too. No committed record is lost: a move that can only go
     back once a replica has caught up delays the cancellation.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
-    session.run(lambda: _cancel(session, manner, operation_id, expected_revision, follow=follow))
+    session.run(lambda: _cancel(session, options, operation_id))
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog operations reverse grow --dry-run",
         "tidelog operations reverse grow --operation-id shrink-again --yes --watch",
         json=BEGUN_FIELDS,
     )
 )
+@shared_options(
+    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
+)
 def reverse(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     reversed_operation_id: OperationArgument,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    follow: WatchOption = False,
-    operation_id: OperationIdOption = "",
-    expected_plan: ExpectedPlanOption = None,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Move back what an operation has moved.
 
     The reversal is an operation of its own. Partitions that have moved again since, or are gone,
     are left alone. Shows the plan and asks for confirmation.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
-
-    wish = Wish(
+    spec = OperationSpec(
         lambda admin: partial(admin.reverse_operation, reversed_operation_id),
         f"what operation {reversed_operation_id} has moved would be moved back",
     )
-    session.run(lambda: run_operation(session, manner, wish, follow=follow))
+    session.run(lambda: run_operation(session, options, spec))
 
 
 async def _list(
-    session: Session, manner: Manner, states: Sequence[str], kinds: Sequence[str]
+    session: Session, options: MutationOptions, states: Sequence[str], kinds: Sequence[str]
 ) -> None:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         found = await admin.list_operations(states, kinds)
     if session.as_json:
         write_json([operation_document(operation) for operation in found])
@@ -317,8 +283,8 @@ def _row(operation: Operation) -> tuple[object, ...]:
     )
 
 
-async def _describe(session: Session, manner: Manner, operation_id: str) -> None:
-    async with await manner.admin(session) as admin:
+async def _describe(session: Session, options: MutationOptions, operation_id: str) -> None:
+    async with await options.admin(session) as admin:
         operation = await admin.describe_operation(operation_id)
     if session.as_json:
         write_json(operation_document(operation))
@@ -328,9 +294,9 @@ async def _describe(session: Session, manner: Manner, operation_id: str) -> None
 
 
 async def _moves(
-    session: Session, manner: Manner, operation_id: str, states: Sequence[str]
+    session: Session, options: MutationOptions, operation_id: str, states: Sequence[str]
 ) -> None:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         found = await admin.operation_moves(operation_id)
     wanted = [move for move in found if not states or move.state in states]
     if session.as_json:
@@ -372,27 +338,27 @@ async def _watch(
     return status_of_end(ended)
 
 
-async def _cancel(
-    session: Session, manner: Manner, operation_id: str, expected_revision: int, *, follow: bool
-) -> ExitStatus:
-    async with await manner.admin(session) as admin:
+async def _cancel(session: Session, options: MutationOptions, operation_id: str) -> ExitStatus:
+    async with await options.admin(session) as admin:
         stands = await admin.describe_operation(operation_id)
-        check_can_be_asked(session, manner, f"operation {operation_id} would be cancelled")
-        if manner.dry_run or not (manner.yes or stands.state in ("cancelling", "cancelled")):
-            plan = await admin.plan_cancellation(operation_id, expected_revision=expected_revision)
-            if manner.dry_run:
+        check_can_be_asked(session, options, f"operation {operation_id} would be cancelled")
+        if options.dry_run or not (options.yes or stands.state in ("cancelling", "cancelled")):
+            plan = await admin.plan_cancellation(
+                operation_id, expected_revision=options.expected_revision
+            )
+            if options.dry_run:
                 _show_cancellation(session, stands, plan)
                 return ExitStatus.DONE
             if not agrees(_going_back(stands, plan, on_terminal=notes_on_terminal())):
                 return declined(session, "Nothing was cancelled.")
         try:
             operation = await admin.cancel_operation(
-                operation_id, expected_revision=expected_revision
+                operation_id, expected_revision=options.expected_revision
             )
         except TidelogError as error:
             raise in_doubt(error) from error
         status = ExitStatus.DONE
-        if follow and not operation.has_ended:
+        if options.watch and not operation.has_ended:
             operation, status = await tell_end(session, admin, operation_id, "cancelled")
     if session.as_json:
         document = operation_document(operation)

@@ -17,13 +17,7 @@ from tidelog.cli.lines import Line, LineSplitter
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
 from tidelog.cli.seconds import MOST_SECONDS, seconds_up_to
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    separator_from,
-    session_of,
-)
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, separator_from, session_of
 from tidelog.errors import unknown_partition
 from tidelog.model import MAX_INT32, Acks, Codec
 from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES

@@ -1,4 +1,4 @@
-"""`tidelog reassign`: moves partitions to named brokers."""
+"""`tidelog reassign` and `tidelog rebalance`: move partitions to named or to all brokers."""
 
 from __future__ import annotations
 
@@ -11,31 +11,15 @@ import typer
 
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.exit_status import UsageError
-from tidelog.cli.operating.beginning import Wish, run_operation
+from tidelog.cli.operating.beginning import OperationSpec, run_operation
 from tidelog.cli.operating.documents import begun_document
-from tidelog.cli.operating.manner import (
-    USUAL_TIMEOUT_SECONDS,
-    DryRunOption,
-    ExpectedPlanOption,
-    Manner,
-    OperationIdOption,
-    RequestedByOption,
-    TimeoutOption,
-    WatchOption,
-    YesOption,
-)
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import write_json, write_line
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    ending_with_a_status,
-    session_of,
-)
+from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import Move
+    from tidelog.admin_messages import Move
 
 STDIN = "-"
 MAX_MOVES = 100_000
@@ -43,8 +27,12 @@ MAX_MOVES = 100_000
 MAX_FILE_BYTES = 64 << 20
 
 
+@shared_options(
+    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
+)
 def reassign(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     moves: Annotated[
         list[str] | None,
         typer.Argument(
@@ -65,15 +53,6 @@ def reassign(
             "each; - is stdin.",
         ),
     ] = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    watch: WatchOption = False,
-    operation_id: OperationIdOption = "",
-    expected_plan: ExpectedPlanOption = None,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Move partitions to named brokers.
 
@@ -84,19 +63,16 @@ def reassign(
     A file may be the output of another command with --dry-run --json. Then the moves are made
     exactly as shown, or rejected if a partition has changed since.
     """
-    session = session_of(context, bootstrap, as_json)
     with ending_with_a_status(as_json=session.as_json):
         wanted = read_moves(moves or [], file)
     if not wanted:
-        _tell_of_no_moves(session, dry_run=dry_run)
+        _tell_of_no_moves(session, dry_run=options.dry_run)
         return
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
-
-    wish = Wish(
+    spec = OperationSpec(
         lambda admin: partial(admin.reassign, wanted),
         f"{plural(len(wanted), 'partition')} would be moved",
     )
-    session.run(lambda: run_operation(session, manner, wish, follow=watch))
+    session.run(lambda: run_operation(session, options, spec))
 
 
 def read_moves(words: list[str], file: str | None) -> list[Move]:
@@ -120,10 +96,10 @@ def read_moves(words: list[str], file: str | None) -> list[Move]:
 
 
 def _tell_of_no_moves(session: Session, *, dry_run: bool) -> None:
-    from tidelog.client.operations import BegunOperation, Plan
+    from tidelog.admin_messages import AcceptedOperation, Plan
 
     if session.as_json:
-        nothing = BegunOperation(None, Plan((), 0, 0, 0, None, ()))
+        nothing = AcceptedOperation(None, Plan((), 0, 0, 0, None, ()))
         write_json(begun_document(nothing, dry_run=dry_run))
     else:
         write_line("The file holds no moves: nothing was begun.")
@@ -143,3 +119,21 @@ def _text_of(file: str, source: str) -> str:
         raise UsageError(
             f"{source} is no text in UTF-8 ({error}); {source} cannot be read"
         ) from None
+
+
+@shared_options(
+    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
+)
+def rebalance(session: Session, options: MutationOptions) -> None:
+    """Spread all partitions evenly, with as few moves as possible.
+
+    The numbers of replicas, and of preferred leaders, of any two current brokers differ by at most
+    one afterwards. Replicas of a partition are in different racks while there are enough racks.
+    Shows the plan and asks for confirmation. Partitions stay available while they move. The
+    throttle bounds the moves, operations cancel stops them, and operations reverse undoes them.
+
+    A plan can be saved, and run later exactly as shown: reassign --file takes the output of
+    --dry-run --json.
+    """
+    spec = OperationSpec(lambda admin: admin.rebalance, "partitions of all topics would be moved")
+    session.run(lambda: run_operation(session, options, spec))

@@ -19,15 +19,8 @@ from tidelog.cli.operating.consent import (
     types_its_name,
 )
 from tidelog.cli.operating.documents import Document, error_document
-from tidelog.cli.operating.manner import (
-    USUAL_TIMEOUT_SECONDS,
-    DryRunOption,
-    Manner,
-    RequestedByOption,
-    TimeoutOption,
-    YesOption,
-)
-from tidelog.cli.operating.manual import ERROR_FIELDS, manual
+from tidelog.cli.operating.help_epilog import ERROR_FIELDS, help_epilog
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.recovery_view import MAX_LOOK_MS, price_text, recovery_lines
 from tidelog.cli.operating.targets import parse_leaders, parse_selection
 from tidelog.cli.output import (
@@ -36,19 +29,13 @@ from tidelog.cli.output import (
     write_line,
     write_note,
 )
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    ending_with_a_status,
-    session_of,
-)
+from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
 
 if TYPE_CHECKING:
+    from tidelog.admin_messages import RecoveredPartition, Recovery, RecoveryChoice
     from tidelog.client import Admin
-    from tidelog.client.admin_topics import RecoveredPartition, Recovery, RecoveryChoice
 
 app = typer.Typer(
     no_args_is_help=True, epilog=EPILOG, help="Choose leaders where the good ones are lost."
@@ -63,14 +50,16 @@ _RECOVERY = (
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog recovery describe",
         "tidelog recovery describe sea/3 --json",
         json=f"a list; of each: {_RECOVERY}.",
     )
 )
+@shared_options("timeout")
 def describe(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     targets: Annotated[
         list[str] | None,
         typer.Argument(
@@ -80,9 +69,6 @@ def describe(
             autocompletion=complete_topic,
         ),
     ] = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what each choice of a leader would lose.
 
@@ -90,22 +76,23 @@ def describe(
     all replicas that are known to hold every committed record are away or have lost data. It gets a
     leader as soon as one of them is back. Choose a leader only if they are lost for good.
     """
-    session = session_of(context, bootstrap, as_json)
     with ending_with_a_status(as_json=session.as_json):
         selection = parse_selection(targets or [])
-    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), selection))
+    session.run(lambda: _describe(session, options, selection))
 
 
 @app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog recovery choose sea/3=2 --dry-run",
         "tidelog recovery choose sea/3=2",
         json=f"dry_run, topic, results [partition, {ERROR_FIELDS}] (empty in a dry run), "
         f"described [{_RECOVERY}], trace_id (null in a dry run).",
     )
 )
+@shared_options("dry_run", "yes", "requested_by", "timeout")
 def choose(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     leaders: Annotated[
         list[str],
         typer.Argument(
@@ -114,12 +101,6 @@ def choose(
             autocompletion=complete_topic,
         ),
     ],
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Elect chosen replicas of partitions without a leader, whatever is lost.
 
@@ -128,11 +109,9 @@ def choose(
     topic's name. It is rejected if a partition has changed since it was shown. To elect the best
     surviving replica instead, use topics recover.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
     with ending_with_a_status(as_json=session.as_json):
         topic, chosen = _of_one_topic(leaders)
-    session.run(lambda: _choose(session, manner, topic, chosen))
+    session.run(lambda: _choose(session, options, topic, chosen))
 
 
 def _of_one_topic(words: Sequence[str]) -> tuple[str, dict[int, int]]:
@@ -148,12 +127,12 @@ def _of_one_topic(words: Sequence[str]) -> tuple[str, dict[int, int]]:
 
 
 async def _describe(
-    session: Session, manner: Manner, selection: Mapping[str, Sequence[int]]
+    session: Session, options: MutationOptions, selection: Mapping[str, Sequence[int]]
 ) -> None:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         found: list[Recovery] = []
         for topic, numbers in (selection or {"": ()}).items():
-            found += await _looked(admin, manner, topic, numbers)
+            found += await _looked(admin, options, topic, numbers)
     if session.as_json:
         write_json([asdict(recovery) for recovery in found])
     elif not found:
@@ -172,34 +151,34 @@ async def _describe(
 
 async def _looked(
     admin: Admin,
-    manner: Manner,
+    options: MutationOptions,
     topic: str,
     numbers: Sequence[int],
     choices: Sequence[RecoveryChoice] = (),
 ) -> list[Recovery]:
-    timeout_ms = min(manner.timeout_ms, MAX_LOOK_MS)
+    timeout_ms = min(options.timeout_ms, MAX_LOOK_MS)
     return await admin.describe_recovery(topic, numbers, timeout_ms, choices=choices)
 
 
 async def _choose(
-    session: Session, manner: Manner, topic: str, chosen: Mapping[int, int]
+    session: Session, options: MutationOptions, topic: str, chosen: Mapping[int, int]
 ) -> ExitStatus:
-    from tidelog.client.admin_topics import RecoveredPartition, RecoveryChoice
+    from tidelog.admin_messages import RecoveredPartition, RecoveryChoice
 
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         # An invalid choice is rejected before the command asks for consent.
         wanted = [RecoveryChoice(*choice) for choice in sorted(chosen.items())]
-        found = await _looked(admin, manner, topic, sorted(chosen), wanted)
-        check_can_be_asked(session, manner, f"records of topic {topic!r} may be lost for good")
+        found = await _looked(admin, options, topic, sorted(chosen), wanted)
+        check_can_be_asked(session, options, f"records of topic {topic!r} may be lost for good")
         described = {recovery.partition: recovery for recovery in found}
-        if manner.dry_run:
+        if options.dry_run:
             _show_choice(session, topic, chosen, described)
             return ExitStatus.DONE
         led = sorted(chosen.keys() - described.keys())
         if led:
             await _check_leaders(admin, topic, led, chosen)
         lines = list(_choice_lines(chosen, described, on_terminal=notes_on_terminal()))
-        if described and not manner.yes and not types_its_name(lines, topic):
+        if described and not options.yes and not types_its_name(lines, topic):
             return declined(session, "Nothing was elected.")
         choices = [
             RecoveryChoice(number, broker_id, described[number].revision)
@@ -211,7 +190,7 @@ async def _choose(
             try:
                 if choices:
                     results += await admin.recover_partitions(
-                        topic, timeout_ms=manner.timeout_ms, choices=choices
+                        topic, timeout_ms=options.timeout_ms, choices=choices
                     )
             except TidelogError as error:
                 raise in_doubt(error) from error

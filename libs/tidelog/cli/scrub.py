@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli.operating.manner import USUAL_TIMEOUT_SECONDS, Manner, TimeoutOption
-from tidelog.cli.operating.manual import manual
+from tidelog.cli.operating.help_epilog import help_epilog
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import timestamp_text, write_json, write_note, write_table
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import Session
 from tidelog.inspection.scrub_progress import ScrubProgress
 
 _FIELDS = tuple(field.name for field in fields(ScrubProgress))
-SCRUB_EPILOG = manual(
+SCRUB_EPILOG = help_epilog(
     "tidelog brokers scrub",
     "tidelog brokers scrub 3 --full-rate",
     "tidelog brokers scrub --status --json",
@@ -22,8 +22,10 @@ SCRUB_EPILOG = manual(
 )
 
 
+@shared_options("timeout")
 def scrub(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     broker_ids: Annotated[
         list[int] | None, typer.Argument(help="Of which brokers. Default: all that run.")
     ] = None,
@@ -33,9 +35,6 @@ def scrub(
     status: Annotated[
         bool, typer.Option("--status", help="Show how far the check is, and begin none.")
     ] = False,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Check every batch on the disks of brokers.
 
@@ -47,19 +46,22 @@ def scrub(
         raise typer.BadParameter(
             "begins a pass, and --status begins none", param_hint="--full-rate"
         )
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(timeout_seconds=timeout)
     session.run(
-        lambda: _scrub(session, manner, broker_ids or [], begin=not status, full_rate=full_rate)
+        lambda: _scrub(session, options, broker_ids or [], begin=not status, full_rate=full_rate)
     )
 
 
 async def _scrub(
-    session: Session, manner: Manner, broker_ids: list[int], *, begin: bool, full_rate: bool
+    session: Session,
+    options: MutationOptions,
+    broker_ids: list[int],
+    *,
+    begin: bool,
+    full_rate: bool,
 ) -> None:
     from tidelog.client.scrubbing import scrub_broker, scrubbed_brokers
 
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         brokers = await admin.describe_brokers(broker_ids)
     found = {}
     for broker in scrubbed_brokers(brokers, broker_ids):
@@ -67,7 +69,7 @@ async def _scrub(
             broker.address,
             begin=begin,
             full_rate=full_rate,
-            timeout_seconds=manner.timeout_seconds,
+            timeout_seconds=options.timeout_seconds,
         )
     if session.as_json:
         write_json([{"broker_id": broker_id} | asdict(state) for broker_id, state in found.items()])

@@ -58,7 +58,6 @@ from tidelog.client.producers_codec import (
 from tidelog.client.request_parts import in_parts, name_bytes
 from tidelog.client.retry import Backoff
 from tidelog.client.sequences import Identity
-from tidelog.client.topic_details import TopicQuestions
 from tidelog.errors import ErrorCode, TidelogError, UnknownTopicError, unknown_topic
 from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnknownMethodError, UnreachableError
@@ -76,7 +75,7 @@ MIN_TRY_MS = 10
 
 @guarded
 @checks_arguments(fence=instance(Identity), known=mapping(topic_name, integer))
-class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
+class Admin(TopicRequests, OperationRequests, BrokerRequests):
     """Administration client, which finds the active controller and follows it.
 
     It belongs to one event loop. Every error is a `TidelogError`.

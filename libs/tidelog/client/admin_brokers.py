@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from tidelog.admin_messages import BrokerDetails, LeaderChange, RestartCheck, RestartFinding
 from tidelog.client.arguments import checks_arguments
 from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls
-from tidelog.client.operations import (
-    BrokerDetails,
-    LeaderChange,
-    RestartCheck,
-    broker_from_wire,
-    leaders_from_wire,
-    restart_from_wire,
-)
 from tidelog.client.request_fields import built
 from tidelog.client.request_parts import in_parts, number_bytes
 from tidelog.model import TopicPartition
+from tidelog.rpc.message_codec import from_wire
 from tidelog.v1 import admin_pb2 as pb
 
 PAGE_SIZE = 1_000
@@ -33,16 +28,10 @@ class BrokerRequests:
         replicas, is in maintenance or was removed."""
         found: list[BrokerDetails] = []
         for part in in_parts(dict.fromkeys(broker_ids), BROKER_IDS_FIELD, number_bytes):
-            answer = await self._described_brokers(
-                built(pb.DescribeBrokersRequest, broker_ids=part)
-            )
-            found += map(broker_from_wire, answer.brokers)
+            request = built(pb.DescribeBrokersRequest, broker_ids=part)
+            answer = await self._controllers.ask(request, pb.DescribeBrokersResponse)
+            found += [from_wire(details, BrokerDetails) for details in answer.brokers]
         return found
-
-    async def _described_brokers(
-        self, request: pb.DescribeBrokersRequest
-    ) -> pb.DescribeBrokersResponse:
-        return await self._controllers.ask(lambda api, ms: api.describe_brokers(request, ms))
 
     async def elect_preferred_leaders(
         self,
@@ -65,10 +54,8 @@ class BrokerRequests:
             dry_run=dry_run,
             timeout_ms=timeout_ms,
         )
-        answer = await self._controllers.ask(
-            lambda api, ms: api.elect_preferred_leaders(request, ms), timeout_ms
-        )
-        return leaders_from_wire(answer.partitions)
+        answer = await self._controllers.ask(request, pb.ElectPreferredLeadersResponse, timeout_ms)
+        return [from_wire(one, LeaderChange) for one in answer.partitions]
 
     async def move_leaders(
         self,
@@ -83,10 +70,8 @@ class BrokerRequests:
             for name, leader in leaders.items()
         ]
         request = built(pb.MoveLeadersRequest, moves=moves, dry_run=dry_run, timeout_ms=timeout_ms)
-        answer = await self._controllers.ask(
-            lambda api, ms: api.move_leaders(request, ms), timeout_ms
-        )
-        return leaders_from_wire(answer.partitions)
+        answer = await self._controllers.ask(request, pb.MoveLeadersResponse, timeout_ms)
+        return [from_wire(one, LeaderChange) for one in answer.partitions]
 
     async def set_maintenance(
         self,
@@ -107,29 +92,25 @@ class BrokerRequests:
             dry_run=dry_run,
             timeout_ms=timeout_ms,
         )
-        answer = await self._controllers.ask(
-            lambda api, ms: api.set_maintenance(request, ms), timeout_ms
-        )
-        return leaders_from_wire(answer.leaders), answer.leaders_kept
+        answer = await self._controllers.ask(request, pb.SetMaintenanceResponse, timeout_ms)
+        leaders = [from_wire(one, LeaderChange) for one in answer.leaders]
+        return leaders, answer.leaders_kept
 
     async def check_restart(self, broker_id: int) -> RestartCheck:
         """Returns the effects of stopping the broker now."""
-        findings: list[pb.RestartFinding] = []
+        findings: tuple[RestartFinding, ...] = ()
         token = ""
         for _ in range(MAX_PAGES):
-            answer = await self._checked(
-                built(
-                    pb.CheckRestartRequest,
-                    broker_id=broker_id,
-                    page_size=PAGE_SIZE,
-                    page_token=token,
-                )
+            request = built(
+                pb.CheckRestartRequest,
+                broker_id=broker_id,
+                page_size=PAGE_SIZE,
+                page_token=token,
             )
-            findings += answer.findings
+            answer = await self._controllers.ask(request, pb.CheckRestartResponse)
+            check = from_wire(answer, RestartCheck)
+            findings += check.findings
             token = answer.next_page_token
             if not token:
                 break
-        return restart_from_wire(answer, findings)
-
-    async def _checked(self, request: pb.CheckRestartRequest) -> pb.CheckRestartResponse:
-        return await self._controllers.ask(lambda api, ms: api.check_restart(request, ms))
+        return replace(check, findings=findings)

@@ -5,39 +5,32 @@ they start one operation, whichever try reaches the controller."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from google.protobuf.message import Message
+
+from tidelog.admin_messages import AcceptedOperation, Move, MoveProgress, Operation, Plan, Throttle
 from tidelog.client.arguments import checks_arguments, instance, several
 from tidelog.client.controller_calls import ControllerCalls
-from tidelog.client.operations import (
-    BegunOperation,
-    Move,
-    MoveProgress,
-    Operation,
-    Plan,
-    Throttle,
-    kind_to_wire,
-    move_to_wire,
-    moves_from_wire,
-    operation_from_wire,
-    plan_from_wire,
-    state_to_wire,
-)
-from tidelog.client.request_fields import built
+from tidelog.client.request_fields import built, built_from
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.message_codec import from_wire, words_of
 from tidelog.v1 import admin_pb2 as pb
+
+_Begun = TypeVar(
+    "_Begun",
+    pb.ReassignResponse,
+    pb.RebalanceResponse,
+    pb.AddBrokersResponse,
+    pb.RemoveBrokersResponse,
+    pb.SetReplicationFactorResponse,
+    pb.ReverseOperationResponse,
+)
 
 # The number of operations that the controller keeps, or the size of a plan, bounds each list.
 PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
-
-
-class _Begun(Protocol):
-    @property
-    def operation(self) -> pb.Operation: ...
-
-    @property
-    def plan(self) -> pb.Plan: ...
 
 
 @checks_arguments(moves=several(instance(Move)))
@@ -61,32 +54,29 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Reassigns partitions to the given replicas. Moves from the plan of a dry run are made
         exactly as planned, or rejected if something has changed."""
-        request = built(
+        return await self._begin(
             pb.ReassignRequest,
-            moves=[move_to_wire(move) for move in moves],
-            operation_id=self._id(operation_id, dry_run=dry_run),
-            dry_run=dry_run,
-            expected_plan=expected_plan,
-        )
-        answer = await self._controllers.ask(lambda api, ms: api.reassign(request, ms))
-        return _begun(answer, dry_run=dry_run)
-
-    async def rebalance(
-        self, *, operation_id: str = "", dry_run: bool = False, expected_plan: str = ""
-    ) -> BegunOperation:
-        """Balances replicas and leaders over the participating brokers with the fewest moves."""
-        operation_id = self._id(operation_id, dry_run=dry_run)
-        request = built(
-            pb.RebalanceRequest,
+            pb.ReassignResponse,
+            moves=[built_from(move, pb.Move) for move in moves],
             operation_id=operation_id,
             dry_run=dry_run,
             expected_plan=expected_plan,
         )
-        answer = await self._controllers.ask(lambda api, ms: api.rebalance(request, ms))
-        return _begun(answer, dry_run=dry_run)
+
+    async def rebalance(
+        self, *, operation_id: str = "", dry_run: bool = False, expected_plan: str = ""
+    ) -> AcceptedOperation:
+        """Balances replicas and leaders over the participating brokers with the fewest moves."""
+        return await self._begin(
+            pb.RebalanceRequest,
+            pb.RebalanceResponse,
+            operation_id=operation_id,
+            dry_run=dry_run,
+            expected_plan=expected_plan,
+        )
 
     async def add_brokers(
         self,
@@ -95,18 +85,16 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Moves a fair share of the existing replicas to newly registered brokers."""
-        operation_id = self._id(operation_id, dry_run=dry_run)
-        request = built(
+        return await self._begin(
             pb.AddBrokersRequest,
+            pb.AddBrokersResponse,
             broker_ids=broker_ids,
             operation_id=operation_id,
             dry_run=dry_run,
             expected_plan=expected_plan,
         )
-        answer = await self._controllers.ask(lambda api, ms: api.add_brokers(request, ms))
-        return _begun(answer, dry_run=dry_run)
 
     async def remove_brokers(
         self,
@@ -115,19 +103,17 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Moves all replicas off brokers, which may be dead. The brokers can be stopped permanently
         when the operation is done."""
-        operation_id = self._id(operation_id, dry_run=dry_run)
-        request = built(
+        return await self._begin(
             pb.RemoveBrokersRequest,
+            pb.RemoveBrokersResponse,
             broker_ids=broker_ids,
             operation_id=operation_id,
             dry_run=dry_run,
             expected_plan=expected_plan,
         )
-        answer = await self._controllers.ask(lambda api, ms: api.remove_brokers(request, ms))
-        return _begun(answer, dry_run=dry_run)
 
     async def set_replication_factor(
         self,
@@ -137,20 +123,17 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Changes the number of replicas of all partitions of topics."""
-        request = built(
+        return await self._begin(
             pb.SetReplicationFactorRequest,
+            pb.SetReplicationFactorResponse,
             topics=topics,
             replication_factor=replication_factor,
-            operation_id=self._id(operation_id, dry_run=dry_run),
+            operation_id=operation_id,
             dry_run=dry_run,
             expected_plan=expected_plan,
         )
-        answer = await self._controllers.ask(
-            lambda api, ms: api.set_replication_factor(request, ms)
-        )
-        return _begun(answer, dry_run=dry_run)
 
     async def reverse_operation(
         self,
@@ -159,17 +142,16 @@ class OperationRequests:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         """Reverses the moves of an operation."""
-        request = built(
+        return await self._begin(
             pb.ReverseOperationRequest,
+            pb.ReverseOperationResponse,
             reversed_operation_id=reversed_operation_id,
-            operation_id=self._id(operation_id, dry_run=dry_run),
+            operation_id=operation_id,
             dry_run=dry_run,
             expected_plan=expected_plan,
         )
-        answer = await self._controllers.ask(lambda api, ms: api.reverse_operation(request, ms))
-        return _begun(answer, dry_run=dry_run)
 
     async def cancel_operation(self, operation_id: str, *, expected_revision: int = 0) -> Operation:
         """Cancels an operation; its active moves return to the original replicas. Can be
@@ -179,8 +161,8 @@ class OperationRequests:
             operation_id=operation_id,
             expected_revision=expected_revision,
         )
-        answer = await self._controllers.ask(lambda api, ms: api.cancel_operation(request, ms))
-        return operation_from_wire(answer.operation)
+        answer = await self._controllers.ask(request, pb.CancelOperationResponse)
+        return from_wire(answer.operation, Operation)
 
     async def plan_cancellation(self, operation_id: str, *, expected_revision: int = 0) -> Plan:
         """Returns the moves that a cancellation would reverse."""
@@ -190,8 +172,8 @@ class OperationRequests:
             expected_revision=expected_revision,
             dry_run=True,
         )
-        answer = await self._controllers.ask(lambda api, ms: api.cancel_operation(request, ms))
-        return plan_from_wire(answer.plan)
+        answer = await self._controllers.ask(request, pb.CancelOperationResponse)
+        return from_wire(answer.plan, Plan)
 
     async def list_operations(
         self, states: Sequence[str] = (), kinds: Sequence[str] = ()
@@ -204,24 +186,22 @@ class OperationRequests:
             request = built(
                 pb.ListOperationsRequest,
                 # Each enum has few members, however often the caller names them.
-                states=dict.fromkeys(map(state_to_wire, states)),
-                kinds=dict.fromkeys(map(kind_to_wire, kinds)),
+                states=dict.fromkeys(_number(word, pb.OperationState) for word in states),
+                kinds=dict.fromkeys(_number(word, pb.OperationKind) for word in kinds),
                 page_size=PAGE_SIZE,
                 page_token=token,
             )
-            answer = await self._listed(request)
-            found += [operation_from_wire(operation) for operation in answer.operations]
+            answer = await self._controllers.ask(request, pb.ListOperationsResponse)
+            found += [from_wire(operation, Operation) for operation in answer.operations]
             token = answer.next_page_token
             if not token:
                 break
         return found
 
-    async def _listed(self, request: pb.ListOperationsRequest) -> pb.ListOperationsResponse:
-        return await self._controllers.ask(lambda api, ms: api.list_operations(request, ms))
-
     async def describe_operation(self, operation_id: str) -> Operation:
         request = built(pb.DescribeOperationRequest, operation_id=operation_id, page_size=1)
-        return operation_from_wire((await self._described(request)).operation)
+        answer = await self._controllers.ask(request, pb.DescribeOperationResponse)
+        return from_wire(answer.operation, Operation)
 
     async def operation_moves(self, operation_id: str) -> list[MoveProgress]:
         """Returns the progress of all moves of an operation."""
@@ -245,13 +225,9 @@ class OperationRequests:
             page_size=page_size,
             page_token=page_token,
         )
-        answer = await self._described(request)
-        return moves_from_wire(answer.moves), answer.next_page_token
-
-    async def _described(
-        self, request: pb.DescribeOperationRequest
-    ) -> pb.DescribeOperationResponse:
-        return await self._controllers.ask(lambda api, ms: api.describe_operation(request, ms))
+        answer = await self._controllers.ask(request, pb.DescribeOperationResponse)
+        moves = [from_wire(progress, MoveProgress) for progress in answer.moves]
+        return moves, answer.next_page_token
 
     async def set_throttle(
         self,
@@ -268,20 +244,37 @@ class OperationRequests:
             expected_revision=expected_revision,
             dry_run=dry_run,
         )
-        answer = await self._controllers.ask(lambda api, ms: api.set_throttle(request, ms))
+        answer = await self._controllers.ask(request, pb.SetThrottleResponse)
         return Throttle(bytes_per_second, answer.revision)
 
     async def describe_throttle(self) -> Throttle:
         request = pb.DescribeThrottleRequest()
-        answer = await self._controllers.ask(lambda api, ms: api.describe_throttle(request, ms))
+        answer = await self._controllers.ask(request, pb.DescribeThrottleResponse)
         bound = answer.throttle
         is_bound = bound.HasField("bytes_per_second")
         return Throttle(bound.bytes_per_second if is_bound else None, answer.revision)
 
-    def _id(self, chosen: str, *, dry_run: bool) -> str:
-        return chosen if chosen or dry_run else self.new_operation_id()
+    async def _begin(
+        self,
+        request_type: Callable[..., Message],
+        response_type: type[_Begun],
+        *,
+        operation_id: str,
+        dry_run: bool,
+        **fields: object,
+    ) -> AcceptedOperation:
+        operation_id = operation_id or ("" if dry_run else self.new_operation_id())
+        request = built(request_type, operation_id=operation_id, dry_run=dry_run, **fields)
+        answer = await self._controllers.ask(request, response_type)
+        operation = None if dry_run else from_wire(answer.operation, Operation)
+        return from_wire(answer, AcceptedOperation, operation=operation)
 
 
-def _begun(answer: _Begun, *, dry_run: bool) -> BegunOperation:
-    operation = None if dry_run else operation_from_wire(answer.operation)
-    return BegunOperation(operation, plan_from_wire(answer.plan))
+def _number(word: str, enum_type: Any) -> Any:
+    """Raises INVALID_REQUEST for an unknown word."""
+    known = {word: number for number, word in words_of(enum_type.DESCRIPTOR).items() if number}
+    if word not in known:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST, f"{word!r} is none of {', '.join(known)}; choose of these"
+        )
+    return known[word]

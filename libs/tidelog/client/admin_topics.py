@@ -1,134 +1,38 @@
-"""Admin requests that create, change, delete and recover topics."""
+"""Admin requests that create, change, describe, delete and recover topics."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
+from tidelog.admin_messages import (
+    AlteredConfig,
+    CreatedTopic,
+    RecoveredPartition,
+    Recovery,
+    RecoveryChoice,
+    ResizedTopic,
+    TopicDetails,
+)
 from tidelog.client.arguments import checks_arguments, instance, several
 from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls, no_answer
 from tidelog.client.descriptions import TopicDescription
-from tidelog.client.request_fields import built
-from tidelog.client.request_parts import in_parts, number_bytes
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.rpc.wire import error_from_wire
+from tidelog.client.request_fields import built, built_from
+from tidelog.client.request_parts import in_parts, name_bytes, number_bytes
+from tidelog.errors import ErrorCode
+from tidelog.rpc.message_codec import from_wire
 from tidelog.v1 import admin_pb2 as pb
 
 # Replication factor of a topic that is created without one, if there are enough brokers.
 DEFAULT_REPLICATION_FACTOR = 3
 PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
+TOPICS_FIELD = "tidelog.v1.DescribeTopicsRequest.topics"
 PARTITIONS_FIELD = "tidelog.v1.DescribeRecoveryRequest.partitions"
 
 # Replicas of each partition; the first is the preferred one.
 Assignment = Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    """A topic that was created, or in a dry run could be.
-
-    - `pending_brokers`: brokers that have not started their replicas in time; they continue.
-    - `trace_id`: 32 hexadecimal digits, carried by all events of the creation.
-    - `assignment`: from a dry run; a request with it creates exactly that.
-    """
-
-    topic_id: str
-    pending_brokers: tuple[int, ...]
-    trace_id: str = ""
-    assignment: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """Change of one key. `before`, `after`: effective values; empty: no value."""
-
-    key: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True)
-class AlteredConfig:
-    """Result of a configuration change.
-
-    - `changes`: empty if all values were already as requested.
-    - `revision`: the current revision of the topic.
-    """
-
-    changes: tuple[ConfigChange, ...]
-    revision: int
-    pending_brokers: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ResizedTopic:
-    """Result of an addition or removal of partitions, or of the plan to delete a topic.
-
-    - `partitions`: the number of partitions that were added or removed, or in a dry run would be.
-    - `assignment`: the new replicas, from a dry run of an addition.
-    - `brokers`: the brokers that hold the partitions to delete, from a dry run.
-    """
-
-    partitions: int
-    revision: int
-    pending_brokers: tuple[int, ...]
-    assignment: tuple[tuple[int, ...], ...] = ()
-    brokers: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveredPartition:
-    """Result of one partition's recovery. `error`: None if it has a leader; REQUEST_TIMED_OUT if it
-    has none yet, while the consent remains in effect."""
-
-    partition: int
-    error: TidelogError | None
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryChoice:
-    """The replica to elect as leader. `expected_revision`: from `Recovery`; 0: not checked."""
-
-    partition: int
-    broker_id: int
-    expected_revision: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Survivor:
-    """The log of one replica of a partition without a leader.
-
-    - `described`: the fields below describe the log; if false, `problem` says why they do not.
-    - `last_epoch`: leader epoch of the last batch; -1: the log is empty.
-    - `whole`: the replica is intact.
-    - `lost_records`: records that are lost if this replica becomes leader; None: not known.
-    - `high_watermark`: None: the broker did not report it.
-    """
-
-    broker_id: int
-    described: bool
-    problem: str
-    last_epoch: int
-    log_start_offset: int
-    log_end_offset: int
-    whole: bool
-    lost_records: int | None
-    high_watermark: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """A partition without a leader, and the logs of its replicas."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    revision: int
-    last_known: tuple[int, ...]
-    waits_for: str
-    survivors: tuple[Survivor, ...]
 
 
 @checks_arguments(choices=several(instance(RecoveryChoice)))
@@ -185,7 +89,7 @@ class TopicRequests:
             operation_id=operation_id or self._controllers.new_operation_id(),
         )
         answer, answered = await self._controllers.ask_in_doubt(
-            lambda api, try_ms: api.create_topic(request, try_ms), timeout_ms
+            request, pb.CreateTopicResponse, timeout_ms
         )
         error, trace_id = answered.error, answered.trace_id
         if error is not None:
@@ -195,12 +99,7 @@ class TopicRequests:
                 if (found.partition_count, found.replication_factor) == asked:
                     return CreatedTopic(found.topic_id, (), trace_id)
             raise error
-        return CreatedTopic(
-            answer.topic_id,
-            tuple(answer.pending_brokers),
-            trace_id,
-            _assignment_from_wire(answer.assignment),
-        )
+        return from_wire(answer, CreatedTopic, trace_id=trace_id)
 
     async def delete_topic(
         self,
@@ -221,7 +120,7 @@ class TopicRequests:
             expected_revision=expected_revision,
         )
         answer, answered = await self._controllers.ask_in_doubt(
-            lambda api, try_ms: api.delete_topic(request, try_ms), timeout_ms
+            request, pb.DeleteTopicResponse, timeout_ms
         )
         error = answered.error
         if error is not None:
@@ -235,8 +134,8 @@ class TopicRequests:
         request = built(
             pb.DeleteTopicRequest, topic=topic, dry_run=True, expected_revision=expected_revision
         )
-        answer = await self._controllers.ask(lambda api, try_ms: api.delete_topic(request, try_ms))
-        return ResizedTopic(answer.partitions, 0, (), brokers=tuple(answer.brokers))
+        answer = await self._controllers.ask(request, pb.DeleteTopicResponse)
+        return from_wire(answer, ResizedTopic, revision=0)
 
     async def alter_topic_config(
         self,
@@ -261,11 +160,8 @@ class TopicRequests:
             dry_run=dry_run,
             timeout_ms=timeout_ms,
         )
-        answer = await self._controllers.ask(
-            lambda api, try_ms: api.alter_topic_config(request, try_ms), timeout_ms
-        )
-        changes = tuple(ConfigChange(c.key, c.before, c.after) for c in answer.changes)
-        return AlteredConfig(changes, answer.revision, tuple(answer.pending_brokers))
+        answer = await self._controllers.ask(request, pb.AlterTopicConfigResponse, timeout_ms)
+        return from_wire(answer, AlteredConfig)
 
     async def add_partitions(
         self,
@@ -290,12 +186,8 @@ class TopicRequests:
             dry_run=dry_run,
             timeout_ms=timeout_ms,
         )
-        answer = await self._controllers.ask(
-            lambda api, try_ms: api.add_partitions(request, try_ms), timeout_ms
-        )
-        pending = tuple(answer.pending_brokers)
-        placed = _assignment_from_wire(answer.assignment)
-        return ResizedTopic(answer.added, answer.revision, pending, placed)
+        answer = await self._controllers.ask(request, pb.AddPartitionsResponse, timeout_ms)
+        return from_wire(answer, ResizedTopic, partitions=answer.added)
 
     async def remove_partitions(
         self,
@@ -320,11 +212,8 @@ class TopicRequests:
             dry_run=dry_run,
             timeout_ms=timeout_ms,
         )
-        answer = await self._controllers.ask(
-            lambda api, try_ms: api.remove_partitions(request, try_ms), timeout_ms
-        )
-        pending, brokers = tuple(answer.pending_brokers), tuple(answer.brokers)
-        return ResizedTopic(answer.removed, answer.revision, pending, brokers=brokers)
+        answer = await self._controllers.ask(request, pb.RemovePartitionsResponse, timeout_ms)
+        return from_wire(answer, ResizedTopic, partitions=answer.removed)
 
     async def recover_partitions(
         self,
@@ -349,18 +238,10 @@ class TopicRequests:
             partitions=partitions,
             from_live_replicas=from_live_replicas,
             timeout_ms=timeout_ms,
-            choices=_choices_to_wire(choices),
+            choices=[built_from(choice, pb.RecoveryChoice) for choice in choices],
         )
-        answer = await self._controllers.ask(
-            lambda api, try_ms: api.recover_partitions(request, try_ms), timeout_ms
-        )
-        return [
-            RecoveredPartition(
-                result.partition,
-                error_from_wire(result.error) if result.HasField("error") else None,
-            )
-            for result in answer.partitions
-        ]
+        answer = await self._controllers.ask(request, pb.RecoverPartitionsResponse, timeout_ms)
+        return [from_wire(result, RecoveredPartition) for result in answer.partitions]
 
     async def describe_recovery(
         self,
@@ -397,75 +278,69 @@ class TopicRequests:
         found: list[Recovery] = []
         token = ""
         for _ in range(MAX_PAGES):
-            answer = await self._looked(
-                built(
-                    pb.DescribeRecoveryRequest,
-                    topic=topic,
-                    partitions=partitions,
-                    timeout_ms=timeout_ms,
-                    page_size=PAGE_SIZE,
-                    page_token=token,
-                    choices=_choices_to_wire(choices),
-                ),
-                timeout_ms,
+            request = built(
+                pb.DescribeRecoveryRequest,
+                topic=topic,
+                partitions=partitions,
+                timeout_ms=timeout_ms,
+                page_size=PAGE_SIZE,
+                page_token=token,
+                choices=[built_from(choice, pb.RecoveryChoice) for choice in choices],
             )
-            found += [_recovery_from_wire(details) for details in answer.partitions]
+            answer = await self._controllers.ask(request, pb.DescribeRecoveryResponse, timeout_ms)
+            found += [from_wire(details, Recovery) for details in answer.partitions]
             token = answer.next_page_token
             if not token:
                 break
         return found
 
-    async def _looked(
-        self, request: pb.DescribeRecoveryRequest, timeout_ms: int
-    ) -> pb.DescribeRecoveryResponse:
-        return await self._controllers.ask(
-            lambda api, try_ms: api.describe_recovery(request, try_ms), timeout_ms
-        )
+    async def topic_details(
+        self,
+        topics: Sequence[str] = (),
+        *,
+        internal: bool = False,
+        with_partitions: bool = True,
+    ) -> list[TopicDetails]:
+        """Returns the topics with these names; without names all topics, and with `internal` the
+        cluster's internal ones, too."""
+        found: dict[str, TopicDetails] = {}
+        for part in in_parts(dict.fromkeys(topics), TOPICS_FIELD, name_bytes):
+            await self._add_details(found, part, internal, with_partitions)
+        return list(found.values())
+
+    async def _add_details(
+        self,
+        found: dict[str, TopicDetails],
+        topics: Sequence[str],
+        internal: bool,
+        with_partitions: bool,
+    ) -> None:
+        token = ""
+        for _ in range(MAX_PAGES):
+            request = built(
+                pb.DescribeTopicsRequest,
+                topics=topics,
+                internal=internal,
+                without_partitions=not with_partitions,
+                page_size=PAGE_SIZE,
+                page_token=token,
+            )
+            answer = await self._controllers.ask(request, pb.DescribeTopicsResponse)
+            for details in answer.topics:
+                _add(found, from_wire(details, TopicDetails))
+            token = answer.next_page_token
+            if not token:
+                break
 
 
-def _choices_to_wire(choices: Sequence[RecoveryChoice]) -> list[pb.RecoveryChoice]:
-    return [
-        built(
-            pb.RecoveryChoice,
-            partition=choice.partition,
-            broker_id=choice.broker_id,
-            expected_revision=choice.expected_revision,
-        )
-        for choice in choices
-    ]
-
-
-def _recovery_from_wire(wire: pb.RecoveryDetails) -> Recovery:
-    survivors = tuple(
-        Survivor(
-            replica.broker_id,
-            replica.described,
-            replica.problem,
-            replica.last_epoch,
-            replica.log_start_offset,
-            replica.log_end_offset,
-            replica.whole,
-            replica.lost_records if replica.HasField("lost_records") else None,
-            replica.high_watermark if replica.HasField("high_watermark") else None,
-        )
-        for replica in wire.replicas
-    )
-    return Recovery(
-        wire.topic,
-        wire.topic_id,
-        wire.partition,
-        wire.revision,
-        tuple(wire.last_known),
-        wire.waits_for,
-        survivors,
-    )
+def _add(found: dict[str, TopicDetails], details: TopicDetails) -> None:
+    """Adds a topic or its continuation from the next page. A topic that was created again meanwhile
+    replaces the previous one."""
+    before = found.get(details.topic)
+    if before is not None and before.topic_id == details.topic_id:
+        details = replace(details, partitions=before.partitions + details.partitions)
+    found[details.topic] = details
 
 
 def _assignment_to_wire(assignment: Assignment) -> list[pb.ReplicaAssignment]:
     return [built(pb.ReplicaAssignment, replicas=replicas) for replicas in assignment]
-
-
-def _assignment_from_wire(
-    wire: Sequence[pb.ReplicaAssignment],
-) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(partition.replicas) for partition in wire)

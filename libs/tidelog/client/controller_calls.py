@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from tidelog.client.admin_api import AdminApi
+from google.protobuf.message import Message
+
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
@@ -19,7 +20,6 @@ from tidelog.request_bounds import check_requester
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import carried, carrying, of_request
 from tidelog.rpc.wire import error_from_wire
-from tidelog.v1 import errors_pb2
 
 DEFAULT_TIMEOUT_MS = 30_000
 # An answer may arrive this much later than the time limit of the controller.
@@ -32,15 +32,7 @@ REQUESTED_BY = "tidelog-requested-by"
 REQUESTED_FROM = "tidelog-requested-from"
 _OPERATION_ID_BITS = 96
 
-
-class Response(Protocol):
-    @property
-    def error(self) -> errors_pb2.Error: ...
-
-    def HasField(self, field_name: Literal["error"], /) -> bool: ...  # noqa: N802
-
-
-_Response = TypeVar("_Response", bound=Response)
+_Response = TypeVar("_Response", bound=Message)
 
 
 class Answered(NamedTuple):
@@ -86,25 +78,25 @@ class ControllerCalls:
 
     async def ask(
         self,
-        call: Callable[[AdminApi, int], Awaitable[_Response]],
+        request: Message,
+        response: type[_Response],
         timeout_ms: int | None = None,
     ) -> _Response:
-        """Returns the active controller's answer; raises its error if it rejects the request.
-        `call` gets the time limit of one try in milliseconds."""
+        """Returns the active controller's answer; raises its error if it rejects the request."""
         if timeout_ms is None:
             timeout_ms = self._timeout_ms
-        answer, answered = await self.ask_in_doubt(call, timeout_ms)
+        answer, answered = await self.ask_in_doubt(request, response, timeout_ms)
         if answered.error is not None:
             raise answered.error
         return answer
 
     async def ask_in_doubt(
-        self, call: Callable[[AdminApi, int], Awaitable[_Response]], timeout_ms: int
+        self, request: Message, response: type[_Response], timeout_ms: int
     ) -> tuple[_Response, Answered]:
         """As `ask`, for callers that interpret an error by what earlier tries may have done."""
         with of_request(self._rng) as trace_id, self._signed():
-            answer, in_doubt = await self._try_controllers(call, timeout_ms)
-        error = error_from_wire(answer.error) if answer.HasField("error") else None
+            answer, in_doubt = await self._try_controllers(request, response, timeout_ms)
+        error = error_of(answer)
         return answer, Answered(error, in_doubt, trace_id)
 
     @contextmanager
@@ -116,7 +108,7 @@ class ControllerCalls:
             yield
 
     async def _try_controllers(
-        self, call: Callable[[AdminApi, int], Awaitable[_Response]], timeout_ms: int
+        self, request: Message, response: type[_Response], timeout_ms: int
     ) -> tuple[_Response, bool]:
         """Returns the first answer that is no error, or an error that a retry cannot fix."""
         give_up_ms = self._clock.monotonic_ms() + timeout_ms
@@ -138,22 +130,27 @@ class ControllerCalls:
                 try:
                     api = self._connections.controller(address)
                     left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
-                    answer = await call(api, left_ms + ANSWER_GRACE_MS)
+                    answer = await api.call(request, response, left_ms + ANSWER_GRACE_MS)
                 except UnreachableError as error:
                     in_doubt = True
                     problem = str(error)
                 else:
-                    if not answer.HasField("error") or not _may_change(answer):
+                    rejection = error_of(answer)
+                    if rejection is None or not _may_change(rejection):
                         return answer, in_doubt
-                    problem = f"{address}: {answer.error.message}"
+                    problem = f"{address}: {rejection.message}"
             if self._clock.monotonic_ms() >= give_up_ms:
                 break
             await asyncio.sleep(self._backoff.pause_ms(attempt) / 1000)
         raise no_answer(problem, sent=sent)
 
 
-def _may_change(answer: Response) -> bool:
-    error = error_from_wire(answer.error)
+def error_of(answer: Any) -> TidelogError | None:
+    """Returns the error of a message with a field `error`."""
+    return error_from_wire(answer.error) if answer.HasField("error") else None
+
+
+def _may_change(error: TidelogError) -> bool:
     return error.retriable and error.code not in FINAL_ANSWERS
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from tidelog.admin_messages import BrokerDetails
 from tidelog.client.descriptions import (
     GONE,
     BrokerDescription,
     ClusterDescription,
     TopicDescription,
 )
-from tidelog.client.operations import BrokerDetails
 from tidelog.errors import TidelogError
 
 # How long the controller may take to send the last known addresses. Without them the cluster is

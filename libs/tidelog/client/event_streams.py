@@ -19,7 +19,7 @@ from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections, InspectConnections
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog.rpc.inspect_codec import event_from_wire
+from tidelog.rpc.event_codec import event_from_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, StateChange
 from tidelog.state_changes.tracing import CLUSTER_KINDS, TOPIC_KINDS, TraceScope

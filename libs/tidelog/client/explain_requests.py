@@ -14,8 +14,8 @@ from tidelog.client.tcp_dial import dial as tcp_dial
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import Explanation, Finding, Scope
-from tidelog.rpc.inspect_codec import from_wire
 from tidelog.rpc.inspect_requests import check_answer_time
+from tidelog.rpc.message_codec import from_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import inspect_pb2

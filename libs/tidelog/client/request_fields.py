@@ -40,6 +40,12 @@ def built(
     return made
 
 
+def built_from(value: object, message: type[_Message]) -> _Message:
+    """Returns `message` with the fields of a value that has the same ones, checked as `built`."""
+    names = message.DESCRIPTOR.fields_by_name
+    return built(message, **{name: getattr(value, name) for name in names})
+
+
 def _problem(message: object, fields: Mapping[str, object], error: Exception) -> str:
     known: Mapping[str, FieldDescriptor] = message.DESCRIPTOR.fields_by_name  # type: ignore[attr-defined]  # of every message
     for name, value in fields.items():

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import grpc.aio
 
-from tidelog.client.operations import BrokerDetails
+from tidelog.admin_messages import BrokerDetails
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.rpc.channels import open_channel

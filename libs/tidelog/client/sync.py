@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from tidelog.admin_messages import CreatedTopic, RecoveredPartition
 from tidelog.client.admin import Admin
-from tidelog.client.admin_topics import CreatedTopic, RecoveredPartition
 from tidelog.client.background import BackgroundClient
 from tidelog.client.consumer import (
     DEFAULT_MAX_BATCHES,

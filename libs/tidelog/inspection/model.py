@@ -1,5 +1,5 @@
 """The states of services, as plain values. `inspect.proto` documents each field under the same
-name; `tidelog.rpc.inspect_codec` relies on that."""
+name; `tidelog.rpc.message_codec` relies on that."""
 
 from __future__ import annotations
 

@@ -60,7 +60,9 @@ def main() -> int:
         description="Shows the main job on real input, with real kills.",
     )
     parser.add_argument(
-        "--directory", type=Path, help="where the cluster lives, and stays; default: temporary"
+        "--directory",
+        type=Path,
+        help="directory of the cluster, which is kept; default: a temporary one",
     )
     arguments = parser.parse_args()
     console = Console()
@@ -70,7 +72,7 @@ def main() -> int:
     try:
         result = uvloop.run(run(directory, console))
     except BaseException:
-        console.print(f"[red]The demo did not come to its end.[/] Data and logs: {directory}")
+        console.print(f"[red]The demo was not completed.[/] Data and logs: {directory}")
         raise
     result.write(result_path())
     result.print(console)

@@ -78,7 +78,7 @@ class DemoResult:
         verdict = (
             "[bold green]nothing lost, nothing twice[/]"
             if self.ok
-            else "[bold red]not as promised[/]"
+            else "[bold red]a guarantee was violated[/]"
         )
         style = "green" if self.ok else "red"
         console.print(Panel(table, title=f"Tidelog demo: {verdict}", border_style=style))
@@ -92,17 +92,17 @@ class DemoResult:
                 f"records acknowledged by all replicas ({megabytes:.0f} MB)",
             ),
             (f"{self.read:,}", "records read back by another process and compared by hash"),
-            (_judged(self.lost), "lost"),
-            (_judged(self.duplicates), "written twice"),
-            (_judged(self.wrong), "with other content than their file"),
-            (_judged(self.unexpected), "that were read and never acknowledged"),
-            (_judged(self.failed_sends), "sends that failed"),
+            (_verdict(self.lost), "lost"),
+            (_verdict(self.duplicates), "written twice"),
+            (_verdict(self.wrong), "with content that differs from their file"),
+            (_verdict(self.unexpected), "that were read but never acknowledged"),
+            (_verdict(self.failed_sends), "sends that failed"),
             (_yes(self.replicas_identical), "replicas are identical on disk, byte by byte"),
             (_yes(self.isr_full), "every ISR is full again"),
             (
                 f"{gaps.leader_kill:.2f} s",
                 "longest pause of writes on the killed leader's partitions "
-                f"(noticed after {self.detection_seconds:.2f} s)",
+                f"(detected after {self.detection_seconds:.2f} s)",
             ),
             (f"{gaps.controller_kill:.2f} s", "longest pause around the controller's kill"),
             (f"{self.mb_per_second:.0f} MB/s", "written, three times each, kills included"),
@@ -110,7 +110,7 @@ class DemoResult:
         ]
 
 
-def _judged(count: int) -> str:
+def _verdict(count: int) -> str:
     return f"[green]{count}[/]" if count == 0 else f"[red]{count:,}[/]"
 
 

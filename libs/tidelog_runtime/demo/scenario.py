@@ -56,7 +56,6 @@ class Scenario:
         self._killed_controller_at = 0.0
         self._partitions_of_killed: list[int] = []
         self._killed_broker = -1
-        self._detected = asyncio.Event()
         self._detection_seconds = 0.0
 
     async def run(self) -> DemoResult:
@@ -75,7 +74,7 @@ class Scenario:
             isr_full = await self._isr_full(admin)
             described = await admin.describe_topic(TOPIC)
         ends = await self._end_offsets()
-        self._say("another process reads everything back and compares")
+        self._say("another process reads and compares all records")
         found = await self._verify()
         self._say("stopping the cluster, comparing the replicas on disk")
         await cluster.stop()
@@ -127,11 +126,11 @@ class Scenario:
         ) as producer:
             for record in self._source:
                 delivery = await producer.send(TOPIC, record.value, record.key)
-                delivery.add_done_callback(self._noting(record.key, len(record.value)))
+                delivery.add_done_callback(self._record_delivery(record.key, len(record.value)))
             await producer.flush()
         await nemesis
 
-    def _noting(self, key: bytes, size: int) -> Callable[[asyncio.Future[Delivery]], None]:
+    def _record_delivery(self, key: bytes, size: int) -> Callable[[asyncio.Future[Delivery]], None]:
         def note(delivery: asyncio.Future[Delivery]) -> None:
             error = delivery.exception()
             if error is None:
@@ -170,7 +169,7 @@ class Scenario:
             f"{self._partitions_of_killed}"
         )
         await watch
-        self._say(f"its death was noticed after {self._detection_seconds * 1000:.0f} ms")
+        self._say(f"its failure was detected after {self._detection_seconds * 1000:.0f} ms")
 
     async def _watch_detection(self, survivors: list[str]) -> None:
         """Waits until the metadata of the other brokers no longer has the killed broker."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-WANTED_BYTES = 300_000_000
+TARGET_BYTES = 300_000_000
 
 
 class SourceRecord(NamedTuple):
@@ -27,7 +27,7 @@ class Source:
             if "site-packages" not in path.parts
         }
         self.pass_bytes = sum(map(len, self.files.values()))
-        self.passes = -(-WANTED_BYTES // self.pass_bytes)
+        self.passes = -(-TARGET_BYTES // self.pass_bytes)
 
     @property
     def records(self) -> int:

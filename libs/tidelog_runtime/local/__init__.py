@@ -1,1 +1,5 @@
-"""A complete cluster on one machine, for the demo, tests and first steps."""
+"""A whole cluster on one machine: for `make up`, the demo and the tests."""
+
+
+class ClusterError(Exception):
+    """The cluster cannot run as requested; `str(error)` names part, reason and remedy."""

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import CLUSTER_FILE
 from tidelog_runtime.local.commands import PROGRAM, cluster_command, part_command
-from tidelog_runtime.local.disk_space import disk_full, is_full
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.data_directory import disk_full, is_full
 from tidelog_runtime.local.members import how_it_ended
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.local.start_requests import answer_requests, request_start
@@ -140,11 +140,11 @@ async def _serve(cluster: LocalCluster, console: Console) -> None:
         await cluster.start()
         await cluster.ready()
     _show(cluster, console)
-    told: set[int | None] = set()
+    reported_pids: set[int | None] = set()
     while True:
         for process in cluster.died():
-            if process.started_pid not in told:
-                told.add(process.started_pid)
+            if process.started_pid not in reported_pids:
+                reported_pids.add(process.started_pid)
                 _line(console, _death(process, cluster))
         for name in answer_requests(cluster.directory, cluster.restart):
             _line(console, f"{name} was started again.")
@@ -154,7 +154,7 @@ async def _serve(cluster: LocalCluster, console: Console) -> None:
 def _death(process: LocalProcess, cluster: LocalCluster) -> str:
     """Returns one line: the part that ended and how, its log, and a shell command to start it."""
     log = _relative(process.log_path)
-    ended = f"{process.name} ended by itself ({how_it_ended(process)}); its log: {log}"
+    ended = f"{process.name} exited unexpectedly ({how_it_ended(process)}); its log: {log}"
     if is_full(cluster.directory):
         ended += f"; the disk of {_relative(cluster.directory)} is full, so free some of it first"
     return f"{ended}; start it again: {part_command(cluster.directory, process.name)}"

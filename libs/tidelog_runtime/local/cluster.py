@@ -14,36 +14,36 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, METRICS_OFF, METRICS_PORT_OFFSET
-from tidelog_runtime.local import service_file
-from tidelog_runtime.local.addresses import GATEWAY, Addresses, part_name
+from tidelog_runtime.local import ClusterError, cluster_file
+from tidelog_runtime.local.addresses import (
+    BROKER_BASE_PORT,
+    CONTROLLER_BASE_PORT,
+    GATEWAY,
+    GATEWAY_PORT,
+    Addresses,
+    part_name,
+)
 from tidelog_runtime.local.cluster_file import (
     BrokerPart,
     ClusterFile,
     ControllerPart,
     GatewayPart,
+    Setting,
     read_cluster_file,
 )
-from tidelog_runtime.local.cluster_view import ClusterView, open_view
+from tidelog_runtime.local.cluster_view import ClusterView, answers_http, open_view
 from tidelog_runtime.local.commands import ETCD_VARIABLE, ClusterOptions
-from tidelog_runtime.local.directory_lock import DirectoryLock
-from tidelog_runtime.local.disk_space import (
+from tidelog_runtime.local.data_directory import (
     FIRST_START_BYTES,
     LATER_START_BYTES,
+    DirectoryLock,
     check_space,
     is_full,
 )
-from tidelog_runtime.local.errors import ClusterError
 from tidelog_runtime.local.etcd import LocalEtcd
-from tidelog_runtime.local.http_health import answers_http
 from tidelog_runtime.local.members import Member, Members, describe_death, member_of, stop_all
-from tidelog_runtime.local.ports import (
-    BROKER_BASE_PORT,
-    CONTROLLER_BASE_PORT,
-    GATEWAY_PORT,
-)
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.local.prometheus_targets import write_targets
-from tidelog_runtime.local.service_file import Setting
 from tidelog_runtime.metadata.store import StoreUnavailableError
 
 STATE_CHANGES_REPLICATION_FACTOR = 3
@@ -209,7 +209,7 @@ class LocalCluster:
         controller is active, and all parts answer health checks. Raises `ClusterError` if a part
         has died, or if parts are missing after the timeout."""
         view = self._open_view(self.etcd_address, self.cluster)
-        missing = ["nothing has been looked at"]
+        missing = ["nothing has been checked"]
         try:
             async with asyncio.timeout(timeout_seconds):
                 while missing:
@@ -409,7 +409,7 @@ class LocalCluster:
             **settings,
         }
         path = self.directory / "config" / f"{name}.toml"
-        service_file.write(path, settings)
+        cluster_file.write(path, settings)
         return LocalProcess(
             name,
             [*program, "--config", str(path)],
@@ -456,7 +456,7 @@ class LocalCluster:
         running = [m for m in self._members.brokers.values() if m.process.running]
         known = await asyncio.gather(*(view.brokers_known_to(m.address) for m in running))
         return [
-            f"{asked.process.name} has not heard of {other.process.name}"
+            f"{asked.process.name} does not know {other.process.name} yet"
             for asked, addresses in zip(running, known, strict=True)
             for other in running
             if other.address not in addresses

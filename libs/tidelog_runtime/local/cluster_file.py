@@ -27,11 +27,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local import ClusterError
 
 CLUSTER_FILE = "cluster.json"
 
@@ -102,6 +102,21 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterFileError(
-            f"{path} is not a cluster file ({error!r}); delete it, and the cluster chooses "
-            "its ports anew without losing data"
+            f"{path} is not a cluster file ({error!r}); delete it: the cluster chooses new ports "
+            "and loses no data"
         ) from error
+
+
+Setting = str | int | float | bool | list[str]
+
+
+def write(path: Path, settings: Mapping[str, Setting]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"{name} = {_toml(value)}\n" for name, value in settings.items()]
+    path.write_text("# Written at each start of the local cluster.\n" + "".join(lines))
+
+
+def _toml(value: Setting) -> str:
+    # JSON's strings, numbers, booleans and lists of strings are also valid TOML, unless characters
+    # are escaped as surrogate pairs.
+    return json.dumps(value, ensure_ascii=False)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.local.disk_space import disk_full, is_full
-from tidelog_runtime.local.errors import ClusterError
-from tidelog_runtime.local.ports import HOST, choose_port
+from tidelog_runtime.local import ClusterError
+from tidelog_runtime.local.addresses import HOST, choose_port
+from tidelog_runtime.local.data_directory import disk_full, is_full
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.store import StoreError, StoreUnavailableError

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.process import LocalProcess
 
 
@@ -47,7 +47,7 @@ def how_it_ended(process: LocalProcess) -> str:
 
 def describe_death(process: LocalProcess) -> str:
     return (
-        f"{process.name} has ended by itself ({how_it_ended(process)}). The last lines of "
+        f"{process.name} has exited unexpectedly ({how_it_ended(process)}). The last lines of "
         f"{process.log_path}:\n" + textwrap.indent(process.log_tail() or "(none)", "  ")
     )
 

@@ -63,7 +63,7 @@ class LocalProcess:
 
     def start(self) -> None:
         if self.running:
-            raise RuntimeError(f"{self.name} is running already, as process {self.pid}")
+            raise RuntimeError(f"{self.name} is already running, as process {self.pid}")
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         launcher = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid())]
         self._end_was_asked_for = False

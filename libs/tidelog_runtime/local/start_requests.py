@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster_file import read_cluster_file
 from tidelog_runtime.local.commands import cluster_command, options_of
-from tidelog_runtime.local.directory_lock import DirectoryLock
-from tidelog_runtime.local.disk_space import check_space
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.data_directory import DirectoryLock, check_space
 
 _FOLDER = "start"
 _ANSWER = ".answer"

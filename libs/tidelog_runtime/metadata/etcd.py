@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+import grpc
 from aetcd import rpc
 
 from tidelog.inspection.model import StoreMember
@@ -77,8 +78,8 @@ class EtcdStore:
     def seen_revision(self) -> int:
         return self._endpoints.seen.highest
 
-    def heard_of(self, revision: int) -> None:
-        self._endpoints.seen.heard_of(revision)
+    def observe_revision(self, revision: int) -> None:
+        self._endpoints.seen.observe_revision(revision)
 
     def members(self) -> tuple[StoreMember, ...]:
         return self._endpoints.members
@@ -180,3 +181,24 @@ class EtcdStore:
             return await endpoint.kv.Range(request, timeout=timeout_seconds, metadata=HAS_LEADER)
 
         return await self._endpoints.read(send)
+
+
+TIMEOUT_SECONDS = 2.0
+
+
+def put_directly(endpoints: Sequence[str], key: str, value: bytes, lease_id: int) -> None:
+    """Puts the key, from any thread. Blocks for at most TIMEOUT_SECONDS per endpoint.
+
+    The put may be made twice. Raises `StoreUnavailableError` if no endpoint accepts it.
+    """
+    request = rpc.PutRequest(key=key.encode(), value=value, lease=lease_id)
+    problem = ""
+    for address in endpoints:
+        with grpc.insecure_channel(address) as channel:
+            try:
+                rpc.KVStub(channel).Put(request, timeout=TIMEOUT_SECONDS)
+            except grpc.RpcError as error:
+                problem = f"{address}: {error}"
+            else:
+                return
+    raise StoreUnavailableError(f"no etcd endpoint accepts a put ({problem})")

@@ -13,8 +13,8 @@ from aetcd import rpc
 
 from tidelog.inspection.model import NOT_KNOWN, WITHOUT_MAJORITY, StoreMember
 from tidelog.rpc.channels import open_channel
-from tidelog_runtime.cancellation import is_being_cancelled
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.cooperative import is_being_cancelled
 from tidelog_runtime.loop_lag import LoopLag
 from tidelog_runtime.metadata.etcd_messages import store_error
 from tidelog_runtime.metadata.seen_revisions import SeenRevisions

@@ -56,7 +56,7 @@ class EtcdLease:
         """Ends the keep-alives; the lease then expires by itself."""
         await _end(self._keeping_alive)
         if not self._ended.is_set():
-            self._failure = StoreClosedError("the metadata store was closed; its leases run out")
+            self._failure = StoreClosedError("the metadata store was closed; its leases expire")
             self._ended.set()
 
     async def _keep_alive(self) -> None:

@@ -111,14 +111,14 @@ def store_error(error: grpc.aio.AioRpcError, address: str) -> StoreError:
     # The first message is from etcd's own limit, the second from its gRPC server.
     if "request is too large" in details or "message larger than max" in details:
         return InvalidTransactionError(
-            f"etcd at {address} takes no transaction of this size ({details}); split it"
+            f"etcd at {address} accepts no transaction of this size ({details}); split it"
         )
     if "database space exceeded" in details:
-        return StoreFullError(f"etcd at {address} takes no writes: {details}")
+        return StoreFullError(f"etcd at {address} accepts no writes: {details}")
     if code in _REFUSALS:
-        return StoreError(f"etcd at {address} refuses the request: {details} ({code.name})")
+        return StoreError(f"etcd at {address} rejects the request: {details} ({code.name})")
     return StoreUnavailableError(
-        f"etcd at {address} did not do what was asked: {details} ({code.name}); check that it "
+        f"etcd at {address} failed the request: {details} ({code.name}); check that it "
         "runs, is reachable and has a leader"
     )
 

@@ -11,7 +11,7 @@ import grpc
 import structlog
 from aetcd import rpc
 
-from tidelog_runtime.cancellation import is_being_cancelled
+from tidelog_runtime.cooperative import is_being_cancelled
 from tidelog_runtime.metadata.etcd_endpoints import HAS_LEADER, Endpoint, EtcdEndpoints
 from tidelog_runtime.metadata.etcd_messages import (
     CompactedError,
@@ -68,11 +68,11 @@ class EtcdWatch:
                 if self._has_to_reread:
                     differences = view.catch_up(await self._read_snapshot(view.prefix))
                     self._has_to_reread = False
-                    self._judge_silence(differences)
+                    self._classify_silence(differences)
                     if differences:
                         yield differences
                 async with self._stream() as stream:
-                    self._say_back()
+                    self._log_recovered()
                     while True:
                         response = await stream.read()
                         self._failures = 0
@@ -85,10 +85,10 @@ class EtcdWatch:
             except StoreUnavailableError as error:
                 view.lose_stream()
                 self._failures += 1
-                self._say_lost(error)
+                self._log_lost(error)
                 await asyncio.sleep(self._endpoints.pause_ms(self._failures) / 1000)
 
-    def _judge_silence(self, differences: Sequence[Changed]) -> None:
+    def _classify_silence(self, differences: Sequence[Changed]) -> None:
         if not self._is_silent:
             return
         self._is_silent = False
@@ -110,7 +110,7 @@ class EtcdWatch:
                 stream.end_silent()
                 return
 
-    def _say_lost(self, error: StoreUnavailableError) -> None:
+    def _log_lost(self, error: StoreUnavailableError) -> None:
         """Logs a lost store once, however long it lasts.
 
         Services continue with the metadata that they have, and the log explains why nothing
@@ -121,11 +121,11 @@ class EtcdWatch:
             _log.warning(
                 "etcd_lost",
                 why=str(error),
-                fix="start etcd again, or mend the way to it; this service keeps trying, and "
-                "goes on with the metadata that it has",
+                fix="start etcd again, or repair the network to it; this service keeps trying "
+                "and continues with the metadata that it has",
             )
 
-    def _say_back(self) -> None:
+    def _log_recovered(self) -> None:
         if self._said_lost:
             self._said_lost = False
             _log.info("etcd_back")

@@ -47,7 +47,7 @@ FULL_REMEDY = (
     "compact and defragment etcd, or raise its --quota-backend-bytes; then disarm its alarm "
     "(etcdctl alarm disarm)"
 )
-REMEDY = "check that etcd runs at the configured etcd_endpoints; trying on"
+REMEDY = "check that etcd runs at the configured etcd_endpoints; the service keeps trying"
 
 _log = structlog.get_logger()
 
@@ -181,7 +181,7 @@ class MeasuredStore:
         members = store.members() if isinstance(store, HasMembers) else ()
         return members if len(members) > 1 else ()
 
-    async def _look_for_room(self) -> None:
+    async def _probe_space(self) -> None:
         """Checks whether the store accepts writes.
 
         An idle cluster writes nothing. Without this check it would notice a full store only at
@@ -191,9 +191,9 @@ class MeasuredStore:
             return
         problem = await self._store.write_problem()
         if problem is not None:
-            self._judge_writes(problem)
+            self._update_write_problem(problem)
 
-    def _judge_writes(self, problem: str) -> None:
+    def _update_write_problem(self, problem: str) -> None:
         """Logs each change once."""
         if bool(problem) != bool(self._write_problem):
             self._rejects_writes_since_ms = self._clock.monotonic_ms() if problem else None
@@ -220,7 +220,7 @@ class MeasuredStore:
                 await self._store.probe_members()
             if self._clock.monotonic_ms() >= room_due_ms:
                 room_due_ms = self._clock.monotonic_ms() + PROBE_INTERVAL_MS
-                await self._look_for_room()
+                await self._probe_space()
             if self._clock.monotonic_ms() - self._answered_at_ms < PROBE_INTERVAL_MS:
                 continue
             try:
@@ -236,8 +236,8 @@ class MeasuredStore:
     def seen_revision(self) -> int:
         return self._store.seen_revision
 
-    def heard_of(self, revision: int) -> None:
-        self._store.heard_of(revision)
+    def observe_revision(self, revision: int) -> None:
+        self._store.observe_revision(revision)
 
     async def get(self, key: str) -> KeyValue | None:
         return await self._measured("get", self._store.get(key))
@@ -250,7 +250,7 @@ class MeasuredStore:
         result = await self._measured("transact", self._store.transact(transaction))
         # A full store accepts a transaction without a put, too.
         if result.succeeded and has_put(transaction):
-            self._judge_writes("")
+            self._update_write_problem("")
         return result
 
     def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
@@ -274,7 +274,7 @@ class MeasuredStore:
                 own_ms = self._lag.end(began_late_ms)
         except StoreFullError as error:
             answered = False
-            self._judge_writes(str(error))
+            self._update_write_problem(str(error))
             self._answered(began_ms, own_ms, one_answer=one_answer)
             raise
         except StoreUnavailableError as error:
@@ -313,8 +313,10 @@ class MeasuredStore:
             return
         self._lost_since_ms = began_ms
         elapsed_ms = self._clock.monotonic_ms() - began_ms
-        self._loss = self._state_changes.standing("store", Cause.STORE_UNREACHABLE, elapsed_ms)
-        self._state_changes.tell(
+        self._loss = self._state_changes.condition_change(
+            "store", Cause.STORE_UNREACHABLE, elapsed_ms
+        )
+        self._state_changes.emit(
             Kind.STORE_LOST,
             Stage.COMPLETED,
             change=self._loss,
@@ -335,4 +337,4 @@ class MeasuredStore:
         if self._lost_since_ms is not None:
             self._lost_since_ms = None
             self._problem = ""
-            self._state_changes.tell(Kind.STORE_BACK, Stage.COMPLETED, change=self._loss)
+            self._state_changes.emit(Kind.STORE_BACK, Stage.COMPLETED, change=self._loss)

@@ -27,7 +27,7 @@ class SeenRevisions:
         if self._rolled_back:
             raise StoreRolledBackError(self._rolled_back)
 
-    def heard_of(self, revision: int) -> None:
+    def observe_revision(self, revision: int) -> None:
         """Takes note of a revision at which another process has seen the store."""
         self.highest = max(self.highest, revision)
 

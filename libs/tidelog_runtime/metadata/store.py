@@ -162,9 +162,9 @@ class MetadataStore(Protocol):
 
     @property
     def seen_revision(self) -> int:
-        """The highest revision seen in an answer or passed to `heard_of`; 0: none yet."""
+        """The highest revision seen in an answer or passed to `observe_revision`; 0: none yet."""
 
-    def heard_of(self, revision: int) -> None:
+    def observe_revision(self, revision: int) -> None:
         """Takes note of a revision at which another process has seen the store.
 
         If the answer to a later request shows an older store, the store was rolled back.
@@ -223,12 +223,12 @@ def check_transaction(transaction: Transaction) -> None:
     if len(set(keys)) < len(keys):
         twice = sorted(key for key, times in Counter(keys).items() if times > 1)
         raise InvalidTransactionError(
-            f"a transaction changes {', '.join(twice)} more than once; make it one change a key"
+            f"a transaction changes {', '.join(twice)} more than once; change each key once"
         )
 
 
 def check_lease_ttl(ttl_seconds: int) -> None:
     if ttl_seconds < MIN_LEASE_TTL_SECONDS:
         raise ValueError(
-            f"a lease of {ttl_seconds} s; the store keeps none under {MIN_LEASE_TTL_SECONDS} s"
+            f"a lease of {ttl_seconds} s is too short; the minimum is {MIN_LEASE_TTL_SECONDS} s"
         )

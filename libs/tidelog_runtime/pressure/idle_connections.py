@@ -84,26 +84,26 @@ class SocketTable:
                 return []
             found: list[Connection] = []
             for descriptor in descriptors:
-                with self._looking_at(descriptor) as sock:
+                with self._duplicated(descriptor) as sock:
                     connection = _connection(descriptor, sock, ports) if sock is not None else None
                     if connection is not None:
                         found.append(connection)
             return found
 
-    def shut_down(self, wanted: Connection, ports: Collection[int]) -> bool:
+    def shut_down(self, idle: Connection, ports: Collection[int]) -> bool:
         """Shuts the connection down, unless it has received data or is another one by now."""
-        with self._looking_at(wanted.descriptor) as sock:
+        with self._duplicated(idle.descriptor) as sock:
             if sock is None:
                 return False
-            now = _connection(wanted.descriptor, sock, ports)
-            if now is None or now.peer != wanted.peer or now.idle_ms < MIN_IDLE_MS:
+            now = _connection(idle.descriptor, sock, ports)
+            if now is None or now.peer != idle.peer or now.idle_ms < MIN_IDLE_MS:
                 return False
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         return True
 
     @contextmanager
-    def _looking_at(self, descriptor: int) -> Iterator[socket.socket | None]:
+    def _duplicated(self, descriptor: int) -> Iterator[socket.socket | None]:
         """Yields the socket of a descriptor; None: it is closed or not a socket."""
         if descriptor in (self._slot, self._null):
             yield None

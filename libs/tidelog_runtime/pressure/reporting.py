@@ -22,9 +22,9 @@ from tidelog_runtime.metadata.store import (
     StoreError,
     Transaction,
 )
-from tidelog_runtime.pressure.judging import PressureJudge, Usage
+from tidelog_runtime.pressure.detection import PressureDetector, Usage
+from tidelog_runtime.pressure.process_pauses import PauseMeter
 from tidelog_runtime.pressure.records import Pressure, encode_pressures
-from tidelog_runtime.pressure.standstill import StandstillMeter
 
 INTERVAL_SECONDS = 2.0
 # How long a report outlives its process. A process that ran out of memory is often killed and
@@ -75,13 +75,13 @@ class PressureMeter:
         clock: Clock,
         look: Callable[[], Usage],
         max_connections: int = 0,
-        standstill: StandstillMeter | None = None,
+        standstill: PauseMeter | None = None,
     ) -> None:
         self.standstill = standstill
         self._clock = clock
-        self._look = look
-        self._judge = PressureJudge(max_connections)
-        self._judging = threading.Lock()
+        self._measure = look
+        self._detector = PressureDetector(max_connections)
+        self._detecting = threading.Lock()
         self._measured_ms = clock.monotonic_ms()
         self.current: tuple[Pressure, ...] = ()
 
@@ -92,22 +92,22 @@ class PressureMeter:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def step(self) -> None:
-        self._take(await asyncio.to_thread(self._look))
+        self._take(await asyncio.to_thread(self._measure))
         self._measured_ms = self._clock.monotonic_ms()
 
     def step_held_up(self) -> None:
         """Called by a thread: measures if the event loop is blocked."""
         if self._is_held_up():
-            self._take(self._look())
+            self._take(self._measure())
 
     def _is_held_up(self) -> bool:
         return self._clock.monotonic_ms() - self._measured_ms >= HELD_UP_MS
 
     def _take(self, usage: Usage) -> None:
         clock = self._clock
-        with self._judging:
+        with self._detecting:
             before = {pressure.resource for pressure in self.current}
-            self.current = self._judge.take(usage, clock.monotonic_ms(), clock.wall_ms())
+            self.current = self._detector.take(usage, clock.monotonic_ms(), clock.wall_ms())
         for pressure in self.current:
             if pressure.resource not in before:
                 _log.warning(
@@ -137,7 +137,7 @@ class PressureReports(PressureMeter):
         look: Callable[[], Usage],
         may_write: Callable[[], bool],
         max_connections: int = 0,
-        standstill: StandstillMeter | None = None,
+        standstill: PauseMeter | None = None,
         put_directly: PutDirectly | None = None,
     ) -> None:
         super().__init__(clock, look, max_connections, standstill)

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tidelog_runtime.pressure.judging import Usage
-from tidelog_runtime.pressure.standstill import StandstillMeter
+from tidelog_runtime.pressure.detection import Usage
+from tidelog_runtime.pressure.process_pauses import PauseMeter
 
 _PROC = Path("/proc/self")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -24,9 +24,7 @@ _NO_LIMIT_BYTES = 1 << 60
 MANY_SOCKETS = 200
 
 
-def look_at_process(
-    ports: Collection[int] = (), standstill: StandstillMeter | None = None
-) -> Usage:
+def measure_usage(ports: Collection[int] = (), standstill: PauseMeter | None = None) -> Usage:
     """Measures the process.
 
     - `ports`: the ports on which it listens.

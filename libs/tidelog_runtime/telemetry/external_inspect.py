@@ -28,7 +28,7 @@ class ExternalInspectServicer(InspectServicer):
         self, request: pb.DescribeServiceRequest, context: _Context
     ) -> pb.DescribeServiceResponse:
         response = await super().DescribeService(request, context)
-        tell_externally(response, self._addresses)
+        replace_addresses(response, self._addresses)
         return response
 
     async def Explain(  # noqa: N802 - the generated name
@@ -41,22 +41,24 @@ class ExternalInspectServicer(InspectServicer):
         return response
 
 
-def tell_externally(state: pb.DescribeServiceResponse, addresses: ExternalAddresses) -> None:
+def replace_addresses(state: pb.DescribeServiceResponse, addresses: ExternalAddresses) -> None:
     """Replaces every address in `state` with the external one, in place."""
     if state.HasField("broker"):
         state.address = addresses.of_broker(state.id, state.address)
-        _tell_known(state.broker, addresses)
+        _replace_addresses_of_known(state.broker, addresses)
         state.broker.controller_address = addresses.of(state.broker.controller_address)
     elif state.HasField("controller"):
         state.address = addresses.of_controller(state.id, state.address)
-        _tell_known(state.controller, addresses)
+        _replace_addresses_of_known(state.controller, addresses)
         state.controller.active_address = addresses.of(state.controller.active_address)
         for waiting in state.controller.waiting_controllers:
             waiting.address = addresses.in_text(waiting.address)
             waiting.registered_address = addresses.in_text(waiting.registered_address)
 
 
-def _tell_known(known: pb.BrokerState | pb.ControllerState, addresses: ExternalAddresses) -> None:
+def _replace_addresses_of_known(
+    known: pb.BrokerState | pb.ControllerState, addresses: ExternalAddresses
+) -> None:
     for missing in known.missing_controllers:
         missing.address = addresses.in_text(missing.address)
     for broker in known.registered:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import grpc.aio
 
+from tidelog.caller_limits import Callers
+from tidelog.client.cluster_explainer import Explainer
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.abort import abort
-from tidelog.rpc.inspect_codec import event_to_wire, from_wire, to_wire
+from tidelog.rpc.event_codec import event_to_wire
 from tidelog.rpc.inspect_requests import check_description, check_events, check_explanation
+from tidelog.rpc.message_codec import from_wire, to_wire
 from tidelog.rpc.trace_context import carrying, passed_on
 from tidelog.rpc.wire import error_to_wire
 from tidelog.state_changes.event import StateChange
@@ -25,7 +30,7 @@ DEFAULT_EXPLAIN_TIMEOUT_MS = 2_000
 MAX_EXPLAIN_TIMEOUT_MS = 60_000
 # Work between two yields to the event loop; each takes about a millisecond.
 MAX_EVENTS_PER_MESSAGE = 100
-EVENTS_FILTERED_PER_TURN = 1_000
+EVENTS_FILTERED_PER_SLICE = 1_000
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -47,7 +52,7 @@ class InspectServicer(InspectServiceServicer):
         self, request: pb.WatchEventsRequest, context: _Context
     ) -> AsyncIterator[pb.WatchEventsResponse]:
         await _refuse_wrong(context, lambda: check_events(request))
-        wanted = Filter(
+        selected = Filter(
             request.topic,
             request.partition if request.HasField("partition") else None,
             request.broker if request.HasField("broker") else None,
@@ -56,9 +61,9 @@ class InspectServicer(InspectServiceServicer):
         )
         # Without an await in between: later events arrive through the follower.
         kept, oldest_kept_ms = self._state_changes.kept(), self._state_changes.oldest_kept_ms
-        follower = self._state_changes.follow(wanted) if request.follow else None
+        follower = self._state_changes.follow(selected) if request.follow else None
         try:
-            recent = await newest_of(kept, wanted, request.limit)
+            recent = await newest_of(kept, selected, request.limit)
             # Sent even without events, because it reports how far back the ring reaches.
             yield pb.WatchEventsResponse(oldest_kept_ms=oldest_kept_ms)
             async for message in _messages(recent, 0):
@@ -112,7 +117,7 @@ def _explained(explanation: Explanation) -> pb.ExplainResponse:
     )
 
 
-async def newest_of(kept: Sequence[StateChange], wanted: Filter, limit: int) -> list[StateChange]:
+async def newest_of(kept: Sequence[StateChange], selected: Filter, limit: int) -> list[StateChange]:
     """Returns the newest changes that pass the filter, oldest first.
 
     - `limit`: at most this many; 0: all.
@@ -120,9 +125,9 @@ async def newest_of(kept: Sequence[StateChange], wanted: Filter, limit: int) -> 
     Yields to the event loop.
     """
     found: list[StateChange] = []
-    for end in range(len(kept), 0, -EVENTS_FILTERED_PER_TURN):
-        some = kept[max(0, end - EVENTS_FILTERED_PER_TURN) : end]
-        found += [change for change in reversed(some) if wanted.passes(change)]
+    for end in range(len(kept), 0, -EVENTS_FILTERED_PER_SLICE):
+        some = kept[max(0, end - EVENTS_FILTERED_PER_SLICE) : end]
+        found += [change for change in reversed(some) if selected.passes(change)]
         if limit and len(found) >= limit:
             del found[limit:]
             break
@@ -152,3 +157,27 @@ async def _refuse_wrong(context: _Context, check: Callable[[], None]) -> None:
         check()
     except TidelogError as error:
         await abort(context, error)
+
+
+class SelfDescribing(Protocol):
+    def describe(self, request: StateRequest) -> Awaitable[ServiceState]: ...
+
+
+class ExplainingService:
+    """The interface for `InspectServicer`, over a service that describes itself.
+
+    - `callers`: the clients of all servers of the service.
+    """
+
+    def __init__(self, described: SelfDescribing, explainer: Explainer, callers: Callers) -> None:
+        self._described = described
+        self._explainer = explainer
+        self._callers = callers
+
+    async def describe(self, request: StateRequest) -> ServiceState:
+        state = await self._described.describe(request)
+        now_ms = time.monotonic_ns() // 1_000_000
+        return dataclasses.replace(state, limited_clients=self._callers.limited(now_ms))
+
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        return await self._explainer.explain((), scope, timeout_ms, self.describe)

@@ -21,7 +21,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tidelog.state_changes.json_form import format_time
 from tidelog_runtime.clock import Clock, SystemClock
-from tidelog_runtime.telemetry.memory_errors import MemoryErrors
+from tidelog_runtime.telemetry.memory_errors import MemoryErrorFilter
 
 _LEADING_KEYS = ("time", "level", "service", "event")
 # For people: kind and subject of a state change first, then its numbers, then the rest.
@@ -134,9 +134,11 @@ class _JsonLines:
 
     def write(self, lines: Iterable[Line]) -> None:
         levels = logging.getLevelNamesMapping()
-        wanted = [line for line in lines if levels[line.level.upper()] >= self._level]
-        if wanted:
-            self._output.write("".join(f"{self._encode(self._object(line))}\n" for line in wanted))
+        selected = [line for line in lines if levels[line.level.upper()] >= self._level]
+        if selected:
+            self._output.write(
+                "".join(f"{self._encode(self._object(line))}\n" for line in selected)
+            )
             self._output.flush()
 
     def _object(self, line: Line) -> dict[str, object]:
@@ -194,7 +196,7 @@ def _order_for_people(_logger: WrappedLogger, _method: str, event: EventDict) ->
     return {**leading, **event, **last}
 
 
-def _tell_of_memory() -> None:
+def _log_memory_shortage() -> None:
     structlog.get_logger().critical(
         "out_of_memory",
         why="the process may not use more memory: requests fail, and it may end at any moment",
@@ -213,7 +215,7 @@ def _route_standard_logging(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
-    handler.addFilter(MemoryErrors(_tell_of_memory))
+    handler.addFilter(MemoryErrorFilter(_log_memory_shortage))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(level, logging.WARNING))

@@ -14,17 +14,17 @@ from tidelog.memory_shortage import is_memory_shortage
 INTERVAL_SECONDS = 10.0
 
 
-class MemoryErrors(logging.Filter):
-    """Calls `tell` at the first record of a memory shortage, and lets that record pass.
+class MemoryErrorFilter(logging.Filter):
+    """Calls `report` at the first record of a memory shortage, and lets that record pass.
 
     Of later ones it lets one pass every INTERVAL_SECONDS, without traceback.
     """
 
     def __init__(
-        self, tell: Callable[[], None], seconds: Callable[[], float] = time.monotonic
+        self, report: Callable[[], None], seconds: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
-        self._tell = tell
+        self._report = report
         self._seconds = seconds
         self._passed_at: float | None = None
 
@@ -33,7 +33,7 @@ class MemoryErrors(logging.Filter):
             return True
         now = self._seconds()
         if self._passed_at is None:
-            self._tell()
+            self._report()
         elif now - self._passed_at < INTERVAL_SECONDS:
             return False
         else:

@@ -96,14 +96,14 @@ class Filter(NamedTuple):
 class Follower:
     """Queues reported state changes; beyond the bound they are only counted."""
 
-    def __init__(self, wanted: Filter) -> None:
-        self._wanted = wanted
+    def __init__(self, selected: Filter) -> None:
+        self._filter = selected
         self._queue: deque[StateChange] = deque()
         self._grew = asyncio.Event()
         self._dropped = 0
 
     def take(self, change: StateChange) -> None:
-        if not self._wanted.passes(change):
+        if not self._filter.passes(change):
             return
         if len(self._queue) == MAX_QUEUED_FOR_FOLLOWER:
             self._dropped += 1
@@ -124,14 +124,14 @@ class Follower:
 class StateChangeLog:
     """The state changes of one service.
 
-    The service calls `tell`; observers use the other methods.
+    The service calls `emit`; observers use the other methods.
 
     - `service`: its role and id, as "broker-2".
     """
 
     def __init__(self, service: str, clock: Clock, capacity: int = RING_CAPACITY) -> None:
         self.service = service
-        self.told = 0
+        self.reported = 0
         self.dropped = 0  # changes that were not published to the topic `__state_changes`
         self._clock = clock
         self._began_ms = clock.wall_ms()
@@ -147,7 +147,7 @@ class StateChangeLog:
         self._followers: list[Follower] = []
         self._sinks: list[Sink] = []
 
-    def standing(self, subject: str, cause: Cause, for_ms: int = 0) -> Change:
+    def condition_change(self, subject: str, cause: Cause, for_ms: int = 0) -> Change:
         """Returns the change for a condition that began `for_ms` ago.
 
         The begin and the end of the condition are reported with the same change, so the end has
@@ -158,7 +158,7 @@ class StateChangeLog:
         since_ms = self._clock.wall_ms() - for_ms
         return Change(f"{self.service}-{subject}-{since_ms}", cause, since_ms)
 
-    def tell(
+    def emit(
         self,
         kind: Kind,
         stage: Stage,
@@ -223,7 +223,7 @@ class StateChangeLog:
         self._write_soon()
 
     def _keep(self, change: StateChange) -> None:
-        self.told += 1
+        self.reported += 1
         self._ring.append(change)
         for follower in self._followers:
             follower.take(change)
@@ -242,12 +242,12 @@ class StateChangeLog:
         """Returns the changes in the ring, oldest first."""
         return list(self._ring)
 
-    def recent(self, wanted: Filter) -> list[StateChange]:
+    def recent(self, selected: Filter) -> list[StateChange]:
         """Returns the kept changes that pass, oldest first.
 
         Takes milliseconds if the ring is full.
         """
-        return [change for change in self._ring if wanted.passes(change)]
+        return [change for change in self._ring if selected.passes(change)]
 
     @property
     def oldest_kept_ms(self) -> int:
@@ -255,11 +255,11 @@ class StateChangeLog:
 
         Earlier changes are forgotten, or a previous process reported them.
         """
-        forgets = self.told > len(self._ring)
+        forgets = self.reported > len(self._ring)
         return self._ring[0].time_ms if forgets and self._ring else self._began_ms
 
-    def follow(self, wanted: Filter) -> Follower:
-        follower = Follower(wanted)
+    def follow(self, selected: Filter) -> Follower:
+        follower = Follower(selected)
         self._followers.append(follower)
         return follower
 
@@ -272,7 +272,7 @@ class StateChangeLog:
             self._keep_some(MAX_KEPT_PER_SLICE)
             while self._unwritten:
                 self._write_some()
-        self._say_lost()
+        self._log_lost()
 
     def _keep_some(self, limit: int) -> None:
         for _ in range(limit):
@@ -308,20 +308,20 @@ class StateChangeLog:
             loop.call_at(next_due, self._write_slice, next_due)
         else:
             self._writing = False
-            self._say_lost()
+            self._log_lost()
 
     def _write_some(self) -> None:
         count = min(MAX_LINES_PER_SLICE, len(self._unwritten))
         write_lines([_line(self._unwritten.popleft()) for _ in range(count)])
 
-    def _say_lost(self) -> None:
+    def _log_lost(self) -> None:
         """Logs the number of lost changes in one line."""
         if self._not_kept or self._not_written:
             _log.warning(
                 "state_changes_lost",
                 not_kept=self._not_kept,
                 not_written=self._not_written,
-                why="more were told at once than are held",
+                why="too many at once: queues hold a bounded number",
             )
             self._not_kept = self._not_written = 0
 

@@ -45,7 +45,7 @@ EVENTS_PER_SLICE = 20
 FIRST_PAUSE_MS = 500
 MAX_PAUSE_MS = 30_000
 # The number of consecutive failures that is logged; the pauses before it add up to 7.5 s.
-TOLD_FAILURE = 5
+FIRST_LOGGED_FAILURE = 5
 # At the end of the service, time for the events that are queued by then.
 FLUSH_TIMEOUT_MS = 500
 # Of the producer: how long the first record of a batch waits for others, and how long a batch is
@@ -54,7 +54,7 @@ LINGER_MS = 20
 DELIVERY_TIMEOUT_MS = 30_000
 BUFFER_BYTES = 4 << 20
 # Events that no broker will ever accept; others may be accepted later.
-_HOPELESS = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
+_PERMANENT = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
 
 _log = structlog.get_logger()
 
@@ -100,7 +100,7 @@ async def publishing(
 ) -> AsyncIterator[Callable[[], None]]:
     """Publishes state changes while the body of the `async with` runs, if so configured.
 
-    Yields a function to call when the service begins to end; see `hasten`.
+    Yields a function to call when the service begins to end; see `flush_early`.
     """
     if not config.state_changes_topic:
         yield lambda: None
@@ -110,7 +110,7 @@ async def publishing(
     )
     running = asyncio.create_task(publisher.run())
     try:
-        yield publisher.hasten
+        yield publisher.flush_early
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -136,10 +136,10 @@ class StateChangePublisher:
         self._find_brokers = find_brokers
         self._new_producer = new_producer
         self._max_queued_events = max_queued_events
-        self._row_events = min(MAX_EVENTS_IN_FLIGHT, max_queued_events)
+        self._batch_events = min(MAX_EVENTS_IN_FLIGHT, max_queued_events)
         self._queue: deque[StateChange] = deque()
         self._grew = asyncio.Event()
-        self._fills_a_row = asyncio.Event()
+        self._batch_is_full = asyncio.Event()
         self._producer: EventProducer | None = None
         self._ends_at: float | None = None  # loop time; set once the service begins to end
         self._pause_ms = FIRST_PAUSE_MS
@@ -151,7 +151,7 @@ class StateChangePublisher:
     async def run(self) -> None:
         """Publishes until it is cancelled.
 
-        Queued events are then sent within FLUSH_TIMEOUT_MS, counted from the call of `hasten`
+        Queued events are then sent within FLUSH_TIMEOUT_MS, counted from the call of `flush_early`
         if there was one. They are dropped if the last publication failed.
         """
         try:
@@ -160,14 +160,14 @@ class StateChangePublisher:
                     await self._publish()
                 except Exception as error:
                     # No error ends the service.
-                    self._tell_failing(error)
+                    self._log_failure(error)
                 await self._close_producer()
                 await asyncio.sleep(self._pause_ms / 1000)
                 self._pause_ms = min(2 * self._pause_ms, MAX_PAUSE_MS)
         finally:
             await self._end()
 
-    def hasten(self) -> None:
+    def flush_early(self) -> None:
         """Makes all events be sent at once from now on.
 
         Most of them are then sent while the rest of the service ends, and it need not wait as
@@ -175,24 +175,24 @@ class StateChangePublisher:
         """
         if self._ends_at is None:
             self._ends_at = asyncio.get_running_loop().time() + FLUSH_TIMEOUT_MS / 1000
-        self._fills_a_row.set()
+        self._batch_is_full.set()
 
     def _take(self, change: StateChange) -> None:
         if not is_published(change):
             return
         if len(self._queue) >= self._max_queued_events:
-            self._count_dropped("more are told than the topic takes in time")
+            self._count_dropped("more are reported than the topic accepts in time")
             return
         self._queue.append(change)
         self._grew.set()
-        if len(self._queue) >= self._row_events:
-            self._fills_a_row.set()
+        if len(self._queue) >= self._batch_events:
+            self._batch_is_full.set()
 
     async def _publish(self) -> None:
         """Publishes until an event is not accepted, and raises the reason."""
         while True:
             while not self._queue:
-                self._tell_dropped()
+                self._log_dropped()
                 self._grew.clear()
                 await self._grew.wait()
             if self._producer is None:
@@ -203,7 +203,7 @@ class StateChangePublisher:
             await self._gather()
             sent = await self._send_some(self._producer)
             self._pause_ms = FIRST_PAUSE_MS
-            self._tell_going_on()
+            self._log_recovery()
             if self._queue and self._ends_at is None:
                 await asyncio.sleep(sent / MAX_EVENTS_PER_SECOND)
 
@@ -211,15 +211,15 @@ class StateChangePublisher:
         """Waits until the queued events form a complete group."""
         latest = asyncio.get_running_loop().time() + MAX_GATHERING_MS / 1000
         gathered = 0
-        while gathered < len(self._queue) < self._row_events and self._ends_at is None:
+        while gathered < len(self._queue) < self._batch_events and self._ends_at is None:
             left = latest - asyncio.get_running_loop().time()
             if left <= 0:
                 return
             gathered = len(self._queue)
-            self._fills_a_row.clear()
+            self._batch_is_full.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(QUIET_MS / 1000, left)):
-                    await self._fills_a_row.wait()
+                    await self._batch_is_full.wait()
 
     async def _send_some(self, producer: EventProducer) -> int:
         """Sends queued events and returns how many.
@@ -239,24 +239,24 @@ class StateChangePublisher:
                 )
         except TidelogError as error:
             failure = error
-            if error.code in _HOPELESS:
+            if error.code in _PERMANENT:
                 self._drop(sending[len(deliveries)])
         outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
         # Without an await from here on: new events are queued behind all of these.
         for change, outcome in zip(sending, outcomes, strict=False):
             if isinstance(outcome, Delivery):
                 self._queue.remove(change)
-            elif isinstance(outcome, TidelogError) and outcome.code in _HOPELESS:
+            elif isinstance(outcome, TidelogError) and outcome.code in _PERMANENT:
                 self._drop(change)
             elif isinstance(outcome, Exception):
                 failure = outcome
-        if failure is not None and not _is_hopeless(failure):
+        if failure is not None and not _is_permanent(failure):
             raise failure
         return len(sending)
 
     def _drop(self, change: StateChange) -> None:
         self._queue.remove(change)
-        self._count_dropped("no broker will ever take it")
+        self._count_dropped("no broker can accept it")
 
     def _count_dropped(self, why: str) -> None:
         self._state_changes.dropped += 1
@@ -267,30 +267,30 @@ class StateChangePublisher:
                 topic=STATE_CHANGES_TOPIC,
                 queued=len(self._queue),
                 why=why,
-                remedy="they are in this log; how many they were follows",
+                remedy="read them in this log; their number is logged when they end",
             )
 
-    def _tell_dropped(self) -> None:
+    def _log_dropped(self) -> None:
         dropped, self._dropped = self._dropped, 0
         if dropped:
             _log.warning("state_changes_dropped", topic=STATE_CHANGES_TOPIC, dropped=dropped)
 
-    def _tell_failing(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         """Logs a failure once, however long it lasts.
 
         A starting cluster, whose brokers and topic do not exist yet, is not reported.
         """
         self._failures += 1
-        if self._failures != TOLD_FAILURE:
+        if self._failures != FIRST_LOGGED_FAILURE:
             return
         if isinstance(error, _EXPECTED):
             _log.info("state_changes_held", topic=STATE_CHANGES_TOPIC, problem=str(error))
         else:
             _log.warning("state_changes_fault", topic=STATE_CHANGES_TOPIC, exc_info=error)
 
-    def _tell_going_on(self) -> None:
+    def _log_recovery(self) -> None:
         failures, self._failures = self._failures, 0
-        if failures >= TOLD_FAILURE:
+        if failures >= FIRST_LOGGED_FAILURE:
             dropped = self._state_changes.dropped
             _log.info("state_changes_published", topic=STATE_CHANGES_TOPIC, dropped=dropped)
 
@@ -303,12 +303,12 @@ class StateChangePublisher:
         try:
             await self._publish_rest()
         finally:
-            self._tell_dropped()
+            self._log_dropped()
 
     async def _publish_rest(self) -> None:
         if self._producer is None:
             return
-        self.hasten()
+        self.flush_early()
         # In a task that is being cancelled, `asyncio.timeout` does not work before Python 3.11.4.
         await asyncio.create_task(self._send_rest(self._producer))
         await self._close_producer()
@@ -322,5 +322,5 @@ class StateChangePublisher:
             _log.info("state_changes_unpublished", events=len(self._queue))
 
 
-def _is_hopeless(error: Exception) -> bool:
-    return isinstance(error, TidelogError) and error.code in _HOPELESS
+def _is_permanent(error: Exception) -> bool:
+    return isinstance(error, TidelogError) and error.code in _PERMANENT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from tidelog_runtime import quick_start  # must come before the other imports
+    from tidelog_runtime import process_init  # must come before the other imports
 
 import asyncio
 import functools
@@ -22,21 +22,22 @@ from fastapi import FastAPI
 
 from tidelog.client.admin import Admin
 from tidelog.client.event_streams import EventStreams
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.client.service_states import ServiceStates
+from tidelog.inspection.model import Explanation, Scope
 from tidelog_admin_api.announcing import Announcer, own_announcement
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.controller_client import GrpcControllers
 from tidelog_admin_api.dependencies import Dependencies, Gateway
-from tidelog_admin_api.explaining import ClusterExplainer
 from tidelog_admin_api.http_connection import HttpConnection
 from tidelog_admin_api.record_clients import RecordClients
 from tidelog_runtime.clock import Clock, SystemClock
 from tidelog_runtime.config import load
+from tidelog_runtime.memory_reserve import started_executor
+from tidelog_runtime.pressure.process_pauses import PauseMeter
 from tidelog_runtime.pressure.reporting import PressureMeter, reporting_pressure
-from tidelog_runtime.pressure.standstill import StandstillMeter
-from tidelog_runtime.pressure.usage import look_at_process
-from tidelog_runtime.started_threads import started_executor
+from tidelog_runtime.pressure.usage import measure_usage
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import MetricsUnavailableError, serve
@@ -52,6 +53,20 @@ BLOCKING_THREADS = 8
 # Each request leaves reference cycles behind, unlike requests of other services. One collection
 # frees its objects in a single pause, about a microsecond each.
 GC_THRESHOLDS = (5_000, 50, 100)
+
+
+class ClusterExplainer:
+    """Explains the cluster, beginning with some addresses of its services.
+
+    Services that those name are contacted, too.
+    """
+
+    def __init__(self, addresses: Sequence[str], clock: Clock) -> None:
+        self._addresses = list(addresses)
+        self._clock = clock
+
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        return await explain_cluster(self._addresses, scope, timeout_ms, self._clock)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -129,10 +144,10 @@ async def _serve(config: AdminApiConfig) -> int:
 
 
 def pressure_meter(config: AdminApiConfig, port: int, clock: Clock) -> PressureMeter:
-    standstill = StandstillMeter()
+    standstill = PauseMeter()
     return PressureMeter(
         clock,
-        lambda: look_at_process((port,), standstill),
+        lambda: measure_usage((port,), standstill),
         config.max_connections_per_client,
         standstill,
     )
@@ -193,5 +208,5 @@ async def _run(app: FastAPI, listening: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    quick_start.imports_done()
+    process_init.finish_startup()
     sys.exit(main())

@@ -14,40 +14,35 @@ from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.console_files import add_console
 from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.event_hub import EventHub
-from tidelog_admin_api.head_requests import Headed
 from tidelog_admin_api.limits import Limits, Usage
-from tidelog_admin_api.metrics import GatewayMetrics, Metered
-from tidelog_admin_api.origins import Sealed
+from tidelog_admin_api.metrics import GatewayMetrics, MetricsMiddleware
+from tidelog_admin_api.middleware import AccessLogMiddleware, HeadMiddleware
+from tidelog_admin_api.origins import SecurityHeadersMiddleware
 from tidelog_admin_api.overviews import Overviews
 from tidelog_admin_api.record_sender import RecordSender
-from tidelog_admin_api.refusals import Guarded
-from tidelog_admin_api.request_log import Logged
-from tidelog_admin_api.requester import Asking
+from tidelog_admin_api.refusals import ErrorMiddleware
+from tidelog_admin_api.requester import RequestContextMiddleware
 from tidelog_admin_api.resources import (
     brokers,
     cluster,
     events,
-    explain,
-    gateways,
     leaders,
     operations,
     partitions,
-    reassignments,
     records,
     recovery,
     scrub,
-    throttle,
     topic_changes,
     topics,
 )
+from tidelog_admin_api.strict_params import reject_unknown
 from tidelog_admin_api.timelines import Timelines
-from tidelog_admin_api.unheeded import refuse_unheeded
 
 ROUTERS = (
     health.router,
     metrics.router,
     cluster.router,
-    gateways.router,
+    cluster.gateways,
     # Before /v1/brokers/{broker_id}, which would match "scrub" as an id.
     scrub.router,
     brokers.router,
@@ -55,13 +50,13 @@ ROUTERS = (
     topic_changes.router,
     topic_changes.factors,
     partitions.router,
-    throttle.router,
+    operations.throttle_router,
     operations.router,
-    reassignments.router,
+    operations.moves_router,
     leaders.router,
     recovery.router,
     events.router,
-    explain.router,
+    cluster.explanations,
     records.router,
 )
 
@@ -97,7 +92,7 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
         openapi_tags=openapi.TAGS,
         generate_unique_id_function=openapi.operation_id,
         lifespan=beside_requests,
-        dependencies=[Depends(refuse_unheeded)],
+        dependencies=[Depends(reject_unknown)],
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -111,11 +106,11 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     refusals.install(app)
     openapi.install(app)
     # The middleware that is added last is the outermost.
-    app.add_middleware(Headed)
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(Limits, bounds=config, usage=usage)
-    app.add_middleware(Guarded)
-    app.add_middleware(Logged, seconds=measured.seconds)
-    app.add_middleware(Asking, rng=dependencies.rng)
-    app.add_middleware(Sealed)
-    app.add_middleware(Metered, metrics=measured)
+    app.add_middleware(ErrorMiddleware)
+    app.add_middleware(AccessLogMiddleware, seconds=measured.seconds)
+    app.add_middleware(RequestContextMiddleware, rng=dependencies.rng)
+    app.add_middleware(SecurityHeadersMiddleware)
+    app.add_middleware(MetricsMiddleware, metrics=measured)
     return app

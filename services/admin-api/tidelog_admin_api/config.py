@@ -77,8 +77,8 @@ class AdminApiConfig(ServiceConfig):
         default=128,
         ge=1,
         le=MAX_CONNECTIONS,
-        description="the same for the requests of one client address, streams among them; raise it "
-        "where a proxy stands before the gateway",
+        description="maximum number of concurrent requests of one client address, streams among "
+        "them; raise it where a proxy stands before the gateway",
     )
     max_connections_per_client: int = Field(
         default=256,

@@ -42,6 +42,11 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+# RapiDoc, which shows the REST API, has styles in its elements.
+API_PAGE = "api.html"
+API_PAGE_SECURITY_POLICY = CONTENT_SECURITY_POLICY.replace(
+    "style-src 'self'", "style-src 'self' 'unsafe-inline'"
+)
 _HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -89,7 +94,8 @@ def _read(path: Path) -> ConsoleFile:
 
 
 def add_console(app: FastAPI, directory: Path = DIRECTORY) -> None:
-    """Serves the console at /console/, to which / redirects; the OpenAPI document leaves it out."""
+    """Serves the console at /console/, to which / redirects, and the page of the REST API, to which
+    /docs redirects; the OpenAPI document leaves them out."""
     app.include_router(_router(read_files(directory)))
 
 
@@ -102,12 +108,18 @@ def _router(files: Mapping[str, ConsoleFile]) -> APIRouter:
         # The redirect is relative, so that it works behind a proxy that adds a prefix.
         return RedirectResponse(PREFIX.lstrip("/"))
 
+    @router.api_route("/docs", methods=["GET", "HEAD"])
+    async def lead_to_api_page() -> Response:
+        return RedirectResponse(PREFIX.lstrip("/") + API_PAGE)
+
     @router.api_route(PREFIX + "{path:path}", methods=["GET", "HEAD"])
     async def serve(path: str, request: Request) -> Response:
         file = files.get(path or INDEX)
         if file is None:
             raise HTTPException(404, f"the console has no file {path!r}")
         headers = {**_HEADERS, "ETag": file.tag}
+        if path == API_PAGE:
+            headers["Content-Security-Policy"] = API_PAGE_SECURITY_POLICY
         if _holds(request.headers.get("if-none-match", ""), file.tag):
             return Response(status_code=304, headers=headers)
         return Response(file.content, media_type=file.media_type, headers=headers)

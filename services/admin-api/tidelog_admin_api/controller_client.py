@@ -9,7 +9,7 @@ import grpc.aio
 from tidelog.errors import TidelogError
 from tidelog.inspection.gateway_reports import GatewayAnnouncement
 from tidelog.rpc.channels import open_channel
-from tidelog.rpc.inspect_codec import to_wire
+from tidelog.rpc.message_codec import to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import controller_pb2 as pb

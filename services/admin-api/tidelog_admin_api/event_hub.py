@@ -17,9 +17,8 @@ from tidelog.client.event_streams import Gathered, Silent
 from tidelog.state_changes.event import Kind, StateChange
 from tidelog.state_changes.tracing import TraceScope
 from tidelog_admin_api.event_filter import EventFilter, Newest, newest
-from tidelog_admin_api.event_ids import event_id, time_ms_of
+from tidelog_admin_api.event_messages import HEARTBEAT, OPENING, event_id, message, time_ms_of
 from tidelog_admin_api.event_ring import EventRing, Told, told_of
-from tidelog_admin_api.server_sent_events import HEARTBEAT, OPENING, message
 from tidelog_runtime.clock import Clock
 
 HEARTBEAT_MS = 15_000

@@ -26,9 +26,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from tidelog_admin_api.config import MAX_CONNECTIONS
+from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.limits import Bounds, Usage, body_too_large
 from tidelog_admin_api.lingering import LingeringTransport
-from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.problems import (
     ProblemError,
     malformed,
@@ -238,7 +238,7 @@ class HttpConnection(H11Protocol):
                 h11.Response(
                     status_code=answer.status_code,
                     headers=headers,
-                    reason=error.meaning.status.phrase.encode(),
+                    reason=error.mapping.status.phrase.encode(),
                 ),
                 h11.Data(data=bytes(answer.body)),
                 h11.EndOfMessage(),
@@ -248,12 +248,12 @@ class HttpConnection(H11Protocol):
 
 
 def _head_too_large(detail: str) -> ProblemError:
-    meaning = Meaning(
+    mapping = ErrorMapping(
         HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
         "INVALID_ARGUMENT",
         "Send fewer or shorter headers.",
     )
-    return ProblemError("HEAD_TOO_LARGE", meaning, detail)
+    return ProblemError("HEAD_TOO_LARGE", mapping, detail)
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

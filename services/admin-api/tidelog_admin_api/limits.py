@@ -15,8 +15,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.caller_limits import LimitedClient, LimitReached, ReachedLimits
+from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.json_entries import JsonEntries
-from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.origins import check_browser
 from tidelog_admin_api.problems import (
     ProblemError,
@@ -263,7 +263,7 @@ def body_too_large(bounds: Bounds, counted: str = "") -> ProblemError:
     """
     return ProblemError(
         "BODY_TOO_LARGE",
-        Meaning(
+        ErrorMapping(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             "RESOURCE_EXHAUSTED",
             "Send less at once, or raise max_body_bytes of the gateway.",
@@ -276,7 +276,7 @@ def body_too_large(bounds: Bounds, counted: str = "") -> ProblemError:
 def _slow(bounds: Bounds) -> ProblemError:
     return ProblemError(
         "BODY_TIMED_OUT",
-        Meaning(HTTPStatus.REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "Send it again, faster."),
+        ErrorMapping(HTTPStatus.REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "Send it again, faster."),
         f"the body had not come in after {bounds.body_timeout_ms} ms",
         headers={"Connection": "close"},
     )

@@ -24,9 +24,9 @@ from tidelog_runtime.telemetry.metrics.gateway_catalogue import (
     METHODS,
 )
 from tidelog_runtime.telemetry.metrics.http_server import Exposition
-from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
-from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
+from tidelog_runtime.telemetry.metrics.service_metrics import LoopWatch
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 # The label of all requests without a route, whatever path they name, so that they are one series.
 NO_ROUTE = "none"
@@ -53,7 +53,7 @@ class GatewayMetrics:
         self._usage = usage
         self._overviews = overviews
         self._requests = Counts(GATEWAY_REQUESTS)
-        self._durations = Distributions(GATEWAY_DURATION)
+        self._durations = HistogramFamily(GATEWAY_DURATION)
         build = ("admin-api", cluster, installed_version())
         self._exposition = Exposition(GATEWAY_METRICS, self.collect, self.watch, build)
 
@@ -62,16 +62,16 @@ class GatewayMetrics:
         self._requests.add(route, known, str(status))
         self._durations.of(known).observe(seconds)
 
-    async def collect(self, sheet: Sheet) -> None:
-        sheet.tell_counts(self._requests)
-        sheet.tell_distributions(self._durations)
-        sheet.tell(GATEWAY_PENDING, self._usage.requests)
-        sheet.tell(GATEWAY_STREAMS, self._usage.streams)
+    async def collect(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set_counters(self._requests)
+        snapshot.set_histograms(self._durations)
+        snapshot.set(GATEWAY_PENDING, self._usage.requests)
+        snapshot.set(GATEWAY_STREAMS, self._usage.streams)
         for limit in GATEWAY_LIMITS:
-            sheet.tell(GATEWAY_REJECTIONS, self._usage.rejections[limit], limit)
+            snapshot.set(GATEWAY_REJECTIONS, self._usage.rejections[limit], limit)
         age_ms = self._overviews.age_ms
         if age_ms is not None:
-            sheet.tell(GATEWAY_OVERVIEW_AGE, age_ms / 1000)
+            snapshot.set(GATEWAY_OVERVIEW_AGE, age_ms / 1000)
 
     async def response(self) -> Response:
         return Response(
@@ -79,7 +79,7 @@ class GatewayMetrics:
         )
 
 
-class Metered:
+class MetricsMiddleware:
     """Middleware that counts and times requests."""
 
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:

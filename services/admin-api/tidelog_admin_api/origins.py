@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidelog_admin_api.meanings import Meaning
+from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.problems import ProblemError
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -56,7 +56,7 @@ def _check_host(asked: str, hosts: Set[str]) -> None:
         return
     raise ProblemError(
         "UNKNOWN_HOST",
-        Meaning(
+        ErrorMapping(
             HTTPStatus.MISDIRECTED_REQUEST,
             "PERMISSION_DENIED",
             "Ask by an address of the gateway, or name the host in allowed_hosts of the gateway.",
@@ -99,7 +99,7 @@ def _is_own(name: str, hosts: Set[str]) -> bool:
 def _foreign(whose: str) -> ProblemError:
     return ProblemError(
         "FOREIGN_ORIGIN",
-        Meaning(
+        ErrorMapping(
             HTTPStatus.FORBIDDEN,
             "PERMISSION_DENIED",
             "Open the console by an address of the gateway, or name its host in allowed_hosts of "
@@ -110,7 +110,7 @@ def _foreign(whose: str) -> ProblemError:
     )
 
 
-class Sealed:
+class SecurityHeadersMiddleware:
     """Middleware that adds ANSWER_HEADERS to every answer."""
 
     def __init__(self, app: ASGIApp) -> None:

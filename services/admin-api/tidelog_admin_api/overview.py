@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
+from tidelog.admin_messages import BrokerDetails, Operation
 from tidelog.cli.health import SOUND, partition_health
 from tidelog.client.descriptions import (
     BrokerDescription,
@@ -13,7 +14,6 @@ from tidelog.client.descriptions import (
     PartitionDescription,
     TopicDescription,
 )
-from tidelog.client.operations import BrokerDetails, Operation
 from tidelog.inspection.explain.causes import SEVERITIES
 from tidelog.inspection.model import Explanation
 from tidelog.model import NO_LEADER

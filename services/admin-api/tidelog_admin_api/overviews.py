@@ -13,8 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
+from tidelog.admin_messages import BrokerDetails, Operation
 from tidelog.client.descriptions import ClusterDescription, TopicDescription
-from tidelog.client.operations import BrokerDetails, Operation
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Scope
 from tidelog.rpc.status import UnreachableError

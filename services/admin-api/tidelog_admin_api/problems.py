@@ -9,9 +9,9 @@ from typing import Any
 from starlette.responses import Response
 
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, RecordsDamagedError, TidelogError
-from tidelog_admin_api import meanings
+from tidelog_admin_api import error_mappings
 from tidelog_admin_api.bodies.problem import DamagedOffsets, FieldError, Problem
-from tidelog_admin_api.meanings import IN_DOUBT, MEANINGS, WAIT, Meaning
+from tidelog_admin_api.error_mappings import ERROR_MAPPINGS, IN_DOUBT, WAIT, ErrorMapping
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
@@ -24,7 +24,7 @@ class ProblemError(Exception):
     def __init__(
         self,
         code: str,
-        meaning: Meaning,
+        mapping: ErrorMapping,
         detail: str,
         errors: Sequence[FieldError] = (),
         *,
@@ -34,7 +34,7 @@ class ProblemError(Exception):
     ) -> None:
         super().__init__(detail)
         self.code = code
-        self.meaning = meaning
+        self.mapping = mapping
         self.detail = detail
         self.errors = tuple(errors)
         self.retriable = retriable
@@ -45,7 +45,7 @@ class ProblemError(Exception):
 def unsupported_body(message: str, fix: str) -> ProblemError:
     return ProblemError(
         "UNSUPPORTED_MEDIA_TYPE",
-        Meaning(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "INVALID_ARGUMENT", fix),
+        ErrorMapping(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "INVALID_ARGUMENT", fix),
         message,
     )
 
@@ -55,67 +55,69 @@ def malformed(detail: str, errors: Sequence[FieldError] = ()) -> ProblemError:
 
     INVALID_REQUEST is for values that are parsed and not valid.
     """
-    meaning = Meaning(
+    mapping = ErrorMapping(
         HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "Correct the form of the request."
     )
-    return ProblemError("MALFORMED_REQUEST", meaning, detail, errors)
+    return ProblemError("MALFORMED_REQUEST", mapping, detail, errors)
 
 
 def invalid(detail: str, errors: Sequence[FieldError] = ()) -> ProblemError:
-    meaning = MEANINGS[ErrorCode.INVALID_REQUEST]
-    return ProblemError(ErrorCode.INVALID_REQUEST.name, meaning, detail, errors)
+    mapping = ERROR_MAPPINGS[ErrorCode.INVALID_REQUEST]
+    return ProblemError(ErrorCode.INVALID_REQUEST.name, mapping, detail, errors)
 
 
 def failed_precondition(detail: str) -> ProblemError:
-    meaning = MEANINGS[ErrorCode.REVISION_CONFLICT]
-    return ProblemError(ErrorCode.REVISION_CONFLICT.name, meaning, detail)
+    mapping = ERROR_MAPPINGS[ErrorCode.REVISION_CONFLICT]
+    return ProblemError(ErrorCode.REVISION_CONFLICT.name, mapping, detail)
 
 
 def unavailable(code: str, detail: str, fix: str = WAIT) -> ProblemError:
-    return ProblemError(code, meanings.unavailable(fix), detail, retriable=True)
+    return ProblemError(code, error_mappings.unavailable(fix), detail, retriable=True)
 
 
 def too_many(detail: str) -> ProblemError:
-    meaning = Meaning(HTTPStatus.TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "Try again in a moment.")
-    return ProblemError("TOO_MANY_REQUESTS", meaning, detail, retriable=True)
+    mapping = ErrorMapping(
+        HTTPStatus.TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "Try again in a moment."
+    )
+    return ProblemError("TOO_MANY_REQUESTS", mapping, detail, retriable=True)
 
 
 def too_many_connections(client: str, most: int) -> ProblemError:
-    meaning = Meaning(
+    mapping = ErrorMapping(
         HTTPStatus.TOO_MANY_REQUESTS,
         "RESOURCE_EXHAUSTED",
         "Close connections, or raise max_connections_per_client of the gateway.",
     )
     detail = f"client {client} has {most} connections open, as many as one address may have"
-    return ProblemError("TOO_MANY_CONNECTIONS", meaning, detail, retriable=True)
+    return ProblemError("TOO_MANY_CONNECTIONS", mapping, detail, retriable=True)
 
 
 def timed_out(detail: str) -> ProblemError:
-    meaning = MEANINGS[ErrorCode.REQUEST_TIMED_OUT]
-    return ProblemError(ErrorCode.REQUEST_TIMED_OUT.name, meaning, detail, retriable=True)
+    mapping = ERROR_MAPPINGS[ErrorCode.REQUEST_TIMED_OUT]
+    return ProblemError(ErrorCode.REQUEST_TIMED_OUT.name, mapping, detail, retriable=True)
 
 
 def unexpected(trace_id: str) -> ProblemError:
     """Returns the error of a fault in the gateway itself, whose cause is in its log."""
-    meaning = Meaning(
+    mapping = ErrorMapping(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "INTERNAL",
         f"Look for the line request_failed with trace_id {trace_id} in the gateway's log.",
     )
-    return ProblemError("INTERNAL", meaning, "the gateway failed while it answered this request")
+    return ProblemError("INTERNAL", mapping, "the gateway failed while it answered this request")
 
 
 def of_error(error: TidelogError, *, is_read: bool = False) -> ProblemError:
     """Returns the cluster's error with its own message. A read leaves nothing in doubt."""
     retriable = error.retriable and error.code not in FINAL_ANSWERS
-    meaning = MEANINGS[error.code]
-    if meaning.fix == IN_DOUBT and (is_read or not error.outcome_unknown):
-        meaning = meaning._replace(fix=WAIT)
+    mapping = ERROR_MAPPINGS[error.code]
+    if mapping.fix == IN_DOUBT and (is_read or not error.outcome_unknown):
+        mapping = mapping._replace(fix=WAIT)
     damaged = None
     if isinstance(error, RecordsDamagedError):
         damaged = DamagedOffsets(first_offset=error.first_offset, next_offset=error.next_offset)
     return ProblemError(
-        error.code.name, meaning, error.message, retriable=retriable, damaged=damaged
+        error.code.name, mapping, error.message, retriable=retriable, damaged=damaged
     )
 
 
@@ -123,12 +125,12 @@ def document(error: ProblemError, instance: str, trace_id: str) -> Problem:
     return Problem(
         type=_TYPE + error.code.lower().replace("_", "-"),
         title=error.code.replace("_", " ").capitalize(),
-        status=error.meaning.status,
+        status=error.mapping.status,
         detail=error.detail,
         instance=instance,
         code=error.code,
-        grpc_status=error.meaning.grpc_status,
-        fix=error.meaning.fix,
+        grpc_status=error.mapping.grpc_status,
+        fix=error.mapping.fix,
         retriable=error.retriable,
         trace_id=trace_id,
         errors=list(error.errors) or None,
@@ -139,9 +141,9 @@ def document(error: ProblemError, instance: str, trace_id: str) -> Problem:
 def response(error: ProblemError, instance: str, trace_id: str) -> Response:
     problem = document(error, instance, trace_id)
     headers = dict(error.headers)
-    if error.meaning.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
+    if error.mapping.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
         headers.setdefault("Retry-After", str(RETRY_AFTER_SECONDS))
-    return Response(_json(problem), error.meaning.status, headers=headers, media_type=MEDIA_TYPE)
+    return Response(_json(problem), error.mapping.status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def _json(problem: Problem) -> bytes:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from tidelog.errors import ErrorCode, InvalidBatchError, RecordsDamagedError, TidelogError
 from tidelog.model import OnDamage, Record, TopicPartition
-from tidelog_admin_api.meanings import Meaning
+from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.problems import ProblemError
 from tidelog_runtime.clock import Clock
 
@@ -258,7 +258,7 @@ class _Collecting:
         if not self._kept:
             raise ProblemError(
                 "RECORD_TOO_LARGE",
-                Meaning(
+                ErrorMapping(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                     "OUT_OF_RANGE",
                     f"Read it with a client, or continue at offset {record.offset + 1}.",

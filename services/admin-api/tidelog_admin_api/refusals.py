@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.problem import FieldError
-from tidelog_admin_api.meanings import Meaning
+from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.origins import READS
 from tidelog_admin_api.problems import (
     ProblemError,
@@ -47,7 +47,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
 
 
-class Guarded:
+class ErrorMiddleware:
     """Middleware that logs an unexpected exception once and answers with an INTERNAL problem."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -181,7 +181,7 @@ def _no_method(request: Request) -> ProblemError:
     allowed = ", ".join(method for method in _METHODS if has[method])
     return ProblemError(
         "METHOD_NOT_ALLOWED",
-        Meaning(HTTPStatus.METHOD_NOT_ALLOWED, "UNIMPLEMENTED", f"Use one of: {allowed}."),
+        ErrorMapping(HTTPStatus.METHOD_NOT_ALLOWED, "UNIMPLEMENTED", f"Use one of: {allowed}."),
         f"{request.url.path} has no {request.method}; it has {allowed}",
         headers={"Allow": allowed},
     )
@@ -191,15 +191,15 @@ def http_problem(error: HTTPException, path: str) -> ProblemError:
     headers = dict(error.headers or {})
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
-            meaning = Meaning(
+            mapping = ErrorMapping(
                 HTTPStatus.NOT_FOUND, "NOT_FOUND", "GET /openapi.json lists what there is."
             )
-            return ProblemError("NO_SUCH_RESOURCE", meaning, f"there is no {path}")
+            return ProblemError("NO_SUCH_RESOURCE", mapping, f"there is no {path}")
         case HTTPStatus.BAD_REQUEST:
             return malformed(f"the request cannot be read: {error.detail}")
         case status:
             name = HTTPStatus(status)
-            meaning = Meaning(name, "UNKNOWN", "Correct the request as the message says.")
+            mapping = ErrorMapping(name, "UNKNOWN", "Correct the request as the message says.")
             return ProblemError(
-                name.name, meaning, str(error.detail or name.description), headers=headers
+                name.name, mapping, str(error.detail or name.description), headers=headers
             )

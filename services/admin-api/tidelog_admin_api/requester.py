@@ -78,7 +78,7 @@ def trace_id(scope: Scope) -> str:
     return found
 
 
-class Asking:
+class RequestContextMiddleware:
     """Middleware that sets a request's requester and trace, and names the trace in the answer."""
 
     def __init__(self, app: ASGIApp, rng: random.Random) -> None:

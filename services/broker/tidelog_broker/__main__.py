@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from tidelog_runtime import quick_start  # must come before the other imports
+    from tidelog_runtime import process_init  # must come before the other imports
 
 import asyncio
 import fcntl
@@ -47,7 +47,7 @@ from tidelog.v1 import (
     scrub_pb2_grpc,
 )
 from tidelog_broker.broker import Broker
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.edge.broker_service import BrokerService, client_service
 from tidelog_broker.edge.controller_client import GrpcControllers
 from tidelog_broker.edge.external_broker_service import ExternalBrokerService
@@ -57,10 +57,10 @@ from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.edge.replica_service import ReplicaService
 from tidelog_broker.edge.scrub_service import ScrubService
 from tidelog_broker.edge.start_gate import StartGate
-from tidelog_broker.life import EXIT_FAULT, live
+from tidelog_broker.incarnation import EXIT_FAULT, run_incarnation
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.disk_reserve import with_reserve
-from tidelog_broker.log.errors import describe_os_error
+from tidelog_broker.log.log_errors import describe_os_error
 from tidelog_broker.membership.known_services import CachedServices
 from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
@@ -79,34 +79,31 @@ from tidelog_broker.storage.disk_use import disk_use
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
-from tidelog_runtime.garbage_collection import collecting_garbage
-from tidelog_runtime.memory_reserve import end_within
+from tidelog_runtime.garbage_collection import idle_garbage_collection
+from tidelog_runtime.memory_reserve import end_within, started_executor
 from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
-from tidelog_runtime.metadata.etcd import EtcdStore
-from tidelog_runtime.metadata.etcd_direct import put_directly
+from tidelog_runtime.metadata.etcd import EtcdStore, put_directly
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.store import StoreError
+from tidelog_runtime.pressure.detection import Usage
 from tidelog_runtime.pressure.idle_connections import closing_idle_connections
-from tidelog_runtime.pressure.judging import Usage
+from tidelog_runtime.pressure.process_pauses import PauseMeter
 from tidelog_runtime.pressure.reporting import (
     HasRegistered,
     PressureReports,
     reporting_pressure,
 )
-from tidelog_runtime.pressure.standstill import StandstillMeter
-from tidelog_runtime.pressure.usage import look_at_process
-from tidelog_runtime.started_threads import started_executor
-from tidelog_runtime.telemetry.explained import Explained
+from tidelog_runtime.pressure.usage import measure_usage
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
-from tidelog_runtime.telemetry.inspect_service import InspectServicer
+from tidelog_runtime.telemetry.inspect_service import ExplainingService, InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
-from tidelog_runtime.telemetry.metrics.caller_figures import with_callers
 from tidelog_runtime.telemetry.metrics.http_server import (
     MetricsServer,
     MetricsUnavailableError,
     serve,
 )
+from tidelog_runtime.telemetry.metrics.service_metrics import with_callers
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.telemetry.state_change_publisher import publishing
 
@@ -208,7 +205,7 @@ def new_broker(config: BrokerConfig) -> Parts:
         timestamps_of=timestamps_of,
         without_deltas=record_batch.without_deltas,
         state_changes=state_changes,
-        look_at_disk=partial(disk_use, config.data_dir),
+        read_disk_use=partial(disk_use, config.data_dir),
         host=socket.gethostname(),
         cpu_seconds=time.thread_time,
     )
@@ -229,7 +226,7 @@ def add_services(
         replica_fetch = metered_replica_fetch(replica_fetch, metrics.requests)
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(client_service_of(parts), server)
     replica_pb2_grpc.add_ReplicaServiceServicer_to_server(
-        ReplicaService(replica_fetch, broker.replica_fetch.hurry, broker.stopped), server
+        ReplicaService(replica_fetch, broker.replica_fetch.complete_early, broker.stopped), server
     )
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.manager, broker.stopped, broker.cache.state_at), server
@@ -237,7 +234,7 @@ def add_services(
     scrub_pb2_grpc.add_ScrubServiceServicer_to_server(
         ScrubService(broker.scrubber, lambda: broker.divergences.count), server
     )
-    explained = Explained(broker.inspection, Explainer(SystemClock()), parts.callers)
+    explained = ExplainingService(broker.inspection, Explainer(SystemClock()), parts.callers)
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(
         InspectServicer(explained, broker.state_changes), server
     )
@@ -257,7 +254,7 @@ def add_external_services(
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(
         ExternalBrokerService(client_service_of(parts), addresses), server
     )
-    explained = Explained(broker.inspection, Explainer(SystemClock()), parts.callers)
+    explained = ExplainingService(broker.inspection, Explainer(SystemClock()), parts.callers)
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(
         ExternalInspectServicer(explained, broker.state_changes, addresses), server
     )
@@ -273,7 +270,7 @@ def client_service_of(parts: Parts) -> BrokerService:
 
 
 def add_start_gate(server: grpc.aio.Server, broker: Broker, broker_id: int) -> None:
-    gate = StartGate(lambda: broker.start.refusal(broker_id))
+    gate = StartGate(lambda: broker.start.rejection_reason(broker_id))
     server.add_generic_rpc_handlers((gate,))
 
 
@@ -372,12 +369,12 @@ async def run(config: BrokerConfig) -> int:
 
     try:
         async with (
-            collecting_garbage(),
+            idle_garbage_collection(),
             publishing(broker.state_changes, live_brokers, config) as hasten_publishing,
             reporting_pressure(pressure_reports(config, parts, ports)),
             closing_idle_connections(parts.callers, ports, SystemClock()),
         ):
-            return await live(broker, edge, stop_requested, on_left=hasten_publishing)
+            return await run_incarnation(broker, edge, stop_requested, on_left=hasten_publishing)
     finally:
         if metrics_server is not None:
             metrics_server.stop()
@@ -388,11 +385,11 @@ def pressure_reports(config: BrokerConfig, parts: Parts, ports: Sequence[int]) -
     """Returns the pressure reports of this process. `ports`: the ports that it listens on."""
     broker, disk_times = parts.broker, parts.disk_times
     key = Keys(config.cluster).pressure(config.broker_id)
-    standstill = StandstillMeter()
+    standstill = PauseMeter()
 
     def usage() -> Usage:
-        disk_ms, operation = disk_times.typical(standstill.gaps())
-        used = look_at_process(ports, standstill)
+        disk_ms, operation = disk_times.slowest(standstill.gaps())
+        used = measure_usage(ports, standstill)
         return replace(used, disk_ms=disk_ms, disk_operation=operation)
 
     reports = PressureReports(
@@ -485,7 +482,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    quick_start.imports_done()
+    process_init.finish_startup()
     status = main()
-    quick_start.process_ends()
+    process_init.prepare_exit()
     sys.exit(status)

@@ -19,8 +19,10 @@ import structlog
 from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKES_STATES
 from tidelog.state_changes.event import NO_CHANGE, Cause, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, retry_pause
-from tidelog_broker.clock_check import ClockCheck, Doubt, Reading, hearing, own_clocks
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
+from tidelog_broker.broker_listener import BrokerListener
+from tidelog_broker.clock_check import ClockCheck, Doubt, Reading, own_clocks, peer_clock_callback
+from tidelog_broker.controlled_shutdown import ControlledShutdown
 from tidelog_broker.damage.batch_restores import BatchRestores
 from tidelog_broker.damage.digest_check import DigestCheck
 from tidelog_broker.damage.disk_reports import DiskReports, disk_probe
@@ -32,10 +34,8 @@ from tidelog_broker.damage.start_damage import StartDamage
 from tidelog_broker.damage.stray_check import StrayCheck
 from tidelog_broker.inspection.broker_state import BrokerInspection
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
-from tidelog_broker.leaving import Leaving
-from tidelog_broker.listener import BrokerListener
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.maintenance import Maintenance
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.cluster_watch import ClusterWatch
@@ -44,12 +44,12 @@ from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration
 from tidelog_broker.membership.rejected_start import NOT_REGISTERED, RejectedStartReport
 from tidelog_broker.metrics.collector import BrokerCollector
-from tidelog_broker.metrics.replica_figures import Judges
+from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
 from tidelog_broker.metrics.vitals import (
+    ConsumerWaiting,
     DigestCounts,
-    Directory,
-    StalledFor,
-    WaitedFor,
+    DirectoryState,
+    HighWatermarkStalled,
     broker_vitals,
 )
 from tidelog_broker.partition.partition import Partition
@@ -58,10 +58,10 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
+from tidelog_broker.replication.fetch_state import FetchLimits
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.transport import Controllers, Peers
 from tidelog_broker.replication.unreachable_leaders import LeaderReports, reported_after_ms
 from tidelog_broker.requests.batch_checks import BatchChecks, CheckBatch, WithoutDeltas
@@ -77,7 +77,7 @@ from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.clock_file import read_clock, write_clock
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
-from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
+from tidelog_broker.storage.disk_use import UNKNOWN_DISK, ReadDiskUse
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_broker.storage.replica_digests import ReplicaDigests
@@ -120,11 +120,11 @@ class Broker:
         timestamps_of: TimestampsOf,
         without_deltas: WithoutDeltas,
         state_changes: StateChangeLog,
-        look_at_disk: LookAtDisk = lambda: UNKNOWN_DISK,
+        read_disk_use: ReadDiskUse = lambda: UNKNOWN_DISK,
         host: str = "",
         cpu_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`look_at_disk` returns the use of the data's file system, and `cpu_seconds` the CPU
+        """`read_disk_use` returns the use of the data's file system, and `cpu_seconds` the CPU
         time of the calling thread. `host` is the machine's name."""
         self._host = host
         self._config = config
@@ -202,7 +202,7 @@ class Broker:
         checks = BatchChecks(check_batch, without_deltas, run_blocking)
         self.produce = Produce(self.manager, self._purgatory, append_clock, checks, latest_clock)
         self.consumer_fetch = ConsumerFetch(
-            self.manager, self._purgatory, clock, self._cold_reads, restores.is_coming
+            self.manager, self._purgatory, clock, self._cold_reads, restores.may_be_restored
         )
         self.replica_fetch = ReplicaFetch(
             self.manager,
@@ -226,7 +226,7 @@ class Broker:
         self._high_watermarks = HighWatermarkEvents(
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
         )
-        self.manager.on_clock = hearing(clock, self.clock_check)
+        self.manager.on_clock = peer_clock_callback(clock, self.clock_check)
         self._maintenance = self._new_maintenance(clock)
         self.scrubber = Scrubber(
             disk,
@@ -242,23 +242,23 @@ class Broker:
         )
         self._others = OtherReplicas(self.cache, config.broker_id)
         self._repair = self._new_repair(clock)
-        self.inspection = self._new_inspection(clock, look_at_disk)
+        self.inspection = self._new_inspection(clock, read_disk_use)
         self.inspection.clock_check = self.clock_check
         self.inspection.describe_requests(self.produce)
         self.inspection.previous_end = data_directory.previous_end
         self.inspection.boot_id = data_directory.identity.boot_id
-        self.figures = self._new_figures(clock)
+        self.collector = self._new_collector(clock)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
         self.manager.on_following = self._repair.copy_missing
         # A store below a revision that a command rests on was rolled back (rule
         # `other-or-older-store-rejected`).
-        self.manager.on_store_revision = self.store.heard_of
+        self.manager.on_store_revision = self.store.observe_revision
         self.manager.on_full_state = self.start.count
         self._damage = StartDamage(
             config.broker_id, self._logs, self._repair, self._others, self.cache, run_blocking
         )
-        self._leaving = Leaving(
+        self._controlled_shutdown = ControlledShutdown(
             config.broker_id,
             self.manager,
             self.cache,
@@ -308,8 +308,8 @@ class Broker:
     def _tell_clock(self, doubt: Doubt, end: str) -> None:
         """Emits that deletion by age pauses, or that it resumes (`end` is not empty)."""
         if not end:
-            self._clock_change = self.state_changes.standing("clock", Cause.NONE)
-        self.state_changes.tell(
+            self._clock_change = self.state_changes.condition_change("clock", Cause.NONE)
+        self.state_changes.emit(
             Kind.CLOCK_IN_DOUBT,
             Stage.COMPLETED if end else Stage.REQUESTED,
             change=self._clock_change,
@@ -341,7 +341,7 @@ class Broker:
             self._others,
         )
 
-    def _new_inspection(self, clock: Clock, look_at_disk: LookAtDisk) -> BrokerInspection:
+    def _new_inspection(self, clock: Clock, read_disk_use: ReadDiskUse) -> BrokerInspection:
         return BrokerInspection(
             self.manager,
             self._logs,
@@ -360,7 +360,7 @@ class Broker:
             clock,
             self.state_changes,
             lambda: self.store.health,
-            look_at_disk,
+            read_disk_use,
             self._run_blocking,
             self.start,
         )
@@ -373,16 +373,18 @@ class Broker:
     def has_topic(self, topic: str) -> bool:
         return topic in self.cache.topics
 
-    def _new_figures(self, clock: Clock) -> BrokerCollector:
+    def _new_collector(self, clock: Clock) -> BrokerCollector:
         vitals = broker_vitals(
             self.manager,
             self.cache,
             self._purgatory,
             self._isr_updates,
             self._log_syncer,
-            Judges(
-                StalledFor(self._high_watermarks, clock, self._config.replica_lag_time_max_ms // 2),
-                WaitedFor(self.consumer_fetch.waiting, clock),
+            HighWatermarkChecks(
+                HighWatermarkStalled(
+                    self._high_watermarks, clock, self._config.replica_lag_time_max_ms // 2
+                ),
+                ConsumerWaiting(self.consumer_fetch.waiting, clock),
             ),
             self.inspection.disk_use,
             lambda: self._maintenance.crowded_out,
@@ -396,11 +398,11 @@ class Broker:
         )
         return BrokerCollector(self.manager, vitals, self._latest_clock)
 
-    def _directory_state(self) -> Directory:
+    def _directory_state(self) -> DirectoryState:
         registration = self._registration
         if registration is None:
-            return Directory()
-        return Directory(not registration.not_intact_reason, registration.is_waiting)
+            return DirectoryState()
+        return DirectoryState(not registration.not_intact_reason, registration.is_waiting)
 
     def _new_fetchers(self, manager: ReplicaManager) -> Fetchers:
         limits = FetchLimits(
@@ -428,7 +430,7 @@ class Broker:
         self._purgatory.log_synced(partition)
         self._fetchers.log_synced(partition)
 
-    def sync_put_off(self, partition: Partition, error: LogError) -> None:
+    def sync_postponed(self, partition: Partition, error: LogError) -> None:
         """Called by the log syncer."""
         self.manager.disk.refused(partition.key, error, "synced")
 
@@ -459,8 +461,8 @@ class Broker:
         await self._end_previous_incarnation()
         await self._data_directory.sync_copy(self._run_blocking)
         identity = self._data_directory.identity
-        whole = identity.whole_since > 0 and not identity.copied
-        await self._damage.open_logs(self.start, whole=whole)
+        intact = identity.whole_since > 0 and not identity.copied
+        await self._damage.open_logs(self.start, intact=intact)
         await self._run_blocking(self.divergences.load)
         self._opened = True
         self.start.enter(READS_METADATA)
@@ -472,7 +474,7 @@ class Broker:
         self._data_directory.require_revision(self.store.seen_revision)
         try:
             held = await self._binding.read()
-            self._binding.settle(held)
+            self._binding.require_ownership(held)
             await self._binding.end_previous(held)
             if self._binding.supersedes(held.rejected, self.inspection.address):
                 await self._report(RejectionCause.UNFINISHED, NOT_REGISTERED)
@@ -507,7 +509,7 @@ class Broker:
         self._start("store-probe", self.store.probe())
         self._start("isr-updates", self._isr_updates.run())
         self._start(
-            "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
+            "isr-timer", maintenance.evaluate_isrs(max(100, config.replica_lag_time_max_ms // 4))
         )
         await watch.ready.wait()
         # This incarnation's registration will have a higher creation revision. Commands for lower
@@ -586,7 +588,7 @@ class Broker:
         self._start("producer-ids", self.producer_ids.keep_stocked(self._rng))
         self._start("repairs", self._repair.repair_resigned())
         self._start("scrub", self.scrubber.run())
-        self._start("batch-sealer", self._repair.seal_only_copies())
+        self._start("batch-sealer", self._repair.quarantine_only_copies())
         self._start("digest-reads", self._digests.run())
         self._start("divergences", self.divergences.run())
 
@@ -636,7 +638,7 @@ class Broker:
             return
         self.inspection.is_stopping = True
         self._fetchers.follow_only_in_sync()
-        await self._leaving.hand_over(self._registration, self._watch)
+        await self._controlled_shutdown.hand_over(self._registration, self._watch)
 
     async def leave(self) -> None:
         """Ends leadership and registration, before the edge stops. Waiting clients get an error

@@ -116,7 +116,9 @@ class ClockCheck:
             # These readings become too old to confirm anything.
             passed_ms = now.monotonic_ms - PEER_VALID_MS - 1 - last.monotonic_ms
             for broker_id, peer in last.peers:
-                self.heard(broker_id, peer.wall_ms - PEER_VALID_MS - 1, peer.heard_ms + passed_ms)
+                self.note_peer(
+                    broker_id, peer.wall_ms - PEER_VALID_MS - 1, peer.heard_ms + passed_ms
+                )
         self._remember_agreed(last, is_same_boot=last.boot_id == now.boot_id)
 
     def _remember_agreed(self, last: Reading, *, is_same_boot: bool) -> None:
@@ -133,7 +135,7 @@ class ClockCheck:
             elif is_same_boot:
                 self._agreed_ms[broker_id] = peer.ahead_ms
 
-    def heard(self, broker_id: int, wall_ms: int, monotonic_ms: int) -> None:
+    def note_peer(self, broker_id: int, wall_ms: int, monotonic_ms: int) -> None:
         """Notes what another broker's clock showed when its message was sent, a moment ago.
 
         `wall_ms` 0: the message carries no time.
@@ -169,9 +171,9 @@ class ClockCheck:
             skews = self.skews_ms(wall_ms, monotonic_ms, MAX_DOUBT_MS)
         behind = {peer: -skew for peer, skew in skews.items() if skew < -MAX_SKEW_MS}
         if behind and len(behind) >= len(agreeing):
-            of_them = f"{len(behind)} of the {len(skews)} other brokers that were heard"
+            of_them = f"{len(behind)} of the {len(skews)} other brokers whose clocks are known"
             self._begin(Doubt(f"it is ahead of {of_them}", min(behind.values()), monotonic_ms))
-        elif agreeing and (ahead_ms <= MAX_STEP_MS or any(map(self._stood, agreeing))):
+        elif agreeing and (ahead_ms <= MAX_STEP_MS or any(map(self._has_not_jumped, agreeing))):
             self._accept(ahead_ms, f"{len(agreeing)} other brokers have the same time")
         elif ahead_ms > MAX_STEP_MS:
             reason = "it has jumped ahead of monotonic time"
@@ -185,7 +187,7 @@ class ClockCheck:
             self._note_behind(wall_ms, monotonic_ms, is_right=is_right)
         return self.doubt is None
 
-    def _stood(self, broker_id: int) -> bool:
+    def _has_not_jumped(self, broker_id: int) -> bool:
         """Whether that broker's clock has not jumped since it agreed with the trusted time."""
         ahead_ms = self.peers[broker_id].ahead_ms
         return abs(ahead_ms - self._agreed_ms.get(broker_id, ahead_ms)) <= MAX_STEP_MS
@@ -291,20 +293,20 @@ class ClockCheck:
             self._on_change(doubt, why)
 
 
-def hearing(clock: Clock, check: ClockCheck) -> Callable[[int, int], None]:
+def peer_clock_callback(clock: Clock, check: ClockCheck) -> Callable[[int, int], None]:
     """Returns a callback for the clocks that other brokers send.
 
     It repeats the check where the result may change.
     """
 
-    def heard(broker_id: int, wall_ms: int) -> None:
+    def note_peer(broker_id: int, wall_ms: int) -> None:
         own_ms, monotonic_ms = clock.wall_ms(), clock.monotonic_ms()
-        check.heard(broker_id, wall_ms, monotonic_ms)
+        check.note_peer(broker_id, wall_ms, monotonic_ms)
         differs = wall_ms > 0 and abs(wall_ms - own_ms) > MAX_SKEW_MS
         if differs or not check.is_steady(own_ms, monotonic_ms):
             check.check(own_ms, monotonic_ms)
 
-    return heard
+    return note_peer
 
 
 class SteadyClock:

@@ -12,8 +12,8 @@ import structlog
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.clock_check import ClockCheck
-from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -24,12 +24,12 @@ from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.stalls import stalled_ms
 from tidelog_broker.storage.checkpoints import CheckpointWrite
 from tidelog_broker.storage.log_directory import LogDirectory
-from tidelog_broker.storage.replica_names import Stray
+from tidelog_broker.storage.replica_directories import Stray
 from tidelog_runtime.clock import Clock
 
 # The event loop runs after each slice of this many partitions.
 PARTITIONS_PER_TURN = 32
-FLUSHES_AT_ONCE = 8
+MAX_CONCURRENT_FLUSHES = 8
 MAX_FLUSH_PAUSE_MS = 1_000
 # After each deleted stray: a file system that frees much space at once delays writers.
 STRAY_PAUSE_S = 0.05
@@ -71,7 +71,7 @@ class Maintenance:
         # Checkpoints are written one at a time.
         self._writing = threading.Lock()
 
-    async def judge_isrs(self, interval_ms: int) -> None:
+    async def evaluate_isrs(self, interval_ms: int) -> None:
         """Evaluates the ISRs of the led partitions periodically.
 
         A broker that stalled has received no fetches meanwhile. It grants each follower a full lag
@@ -84,33 +84,33 @@ class Maintenance:
             now_ms = self._clock.monotonic_ms()
             stood_still_ms = stalled_ms(now_ms - began_ms, interval_ms)
             if stood_still_ms:
-                self._tell_stalled(stood_still_ms)
+                self._emit_stall(stood_still_ms)
                 self._high_watermarks.begin_anew(now_ms)
                 for partition in self._manager.led():
                     partition.grant_followers(now_ms)
-            restless = self._isr_updates.judge_all(self._manager)
+            active = self._isr_updates.evaluate_all(self._manager)
             self._manager.disk.judge()
-            await self._judge_high_watermarks(restless, now_ms)
+            await self._check_high_watermarks(active, now_ms)
 
-    def _tell_stalled(self, for_ms: int) -> None:
+    def _emit_stall(self, for_ms: int) -> None:
         """Emits the stall, which explains what other brokers did meanwhile."""
         state_changes = self._manager.state_changes
-        state_changes.tell(
+        state_changes.emit(
             Kind.BROKER_STALLED,
             Stage.COMPLETED,
-            change=state_changes.standing("stall", Cause.NONE, for_ms),
+            change=state_changes.condition_change("stall", Cause.NONE, for_ms),
             broker=self._manager.broker_id,
             broker_epoch=self._manager.broker_epoch,
             details={"stalled_ms": for_ms},
         )
 
-    async def _judge_high_watermarks(self, restless: Sequence[Partition], now_ms: int) -> None:
-        """Checks `restless` partitions and those that had waiting records at the last check.
+    async def _check_high_watermarks(self, active: Sequence[Partition], now_ms: int) -> None:
+        """Checks `active` partitions and those that had waiting records at the last check.
 
         All records of the other partitions are committed.
         """
         self._high_watermarks.forget_led_no_more()
-        looked_at = dict.fromkeys((*restless, *self._high_watermarks.waiting))
+        looked_at = dict.fromkeys((*active, *self._high_watermarks.waiting))
         for position, partition in enumerate(looked_at):
             if position % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await asyncio.sleep(0)
@@ -164,9 +164,9 @@ class Maintenance:
         `gently`: pauses half of the time, because other writers wait for such commits as well.
         """
         keys = list(filter(self._needs_flush, self._logs.keys()))
-        for first in range(0, len(keys), FLUSHES_AT_ONCE):
+        for first in range(0, len(keys), MAX_CONCURRENT_FLUSHES):
             began_ms = self._clock.monotonic_ms()
-            await asyncio.gather(*map(self._flush, keys[first : first + FLUSHES_AT_ONCE]))
+            await asyncio.gather(*map(self._flush, keys[first : first + MAX_CONCURRENT_FLUSHES]))
             if gently:
                 pause_ms = min(self._clock.monotonic_ms() - began_ms, MAX_FLUSH_PAUSE_MS)
                 await asyncio.sleep(pause_ms / 1000)
@@ -235,20 +235,19 @@ class Maintenance:
             if expired:
                 _log.info("producers_expired", producers=expired)
             if crowded_out != NOBODY:
-                self._tell_crowded_out(crowded_out)
+                self._report_crowded_out(crowded_out)
 
-    def _tell_crowded_out(self, crowded_out: CrowdedOut) -> None:
+    def _report_crowded_out(self, crowded_out: CrowdedOut) -> None:
         """Adds to the total, and logs one line for each round."""
         self.crowded_out = self.crowded_out.and_(crowded_out)
         _log.warning(
             "producers_crowded_out",
             recent=crowded_out.recent,
             older=crowded_out.older,
-            why="more producers without a name wrote to a partition than it remembers; of those "
-            "whose last batch was recent, within 10 minutes, a retry of the first batch is "
-            "written twice",
-            fix="look for clients that start a producer for each task, and let them keep one; or "
-            "spread them over more partitions",
+            why="more producers without a name wrote to a partition than it remembers; those that "
+            "wrote within the last 10 minutes may write a retry of their first batch twice",
+            fix="find clients that create a producer for each task, and let them reuse one; or use "
+            "more partitions",
         )
 
     async def _sweep(self, stray_retention_ms: int) -> None:

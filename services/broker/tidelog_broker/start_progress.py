@@ -15,7 +15,7 @@ _SAID = {
     OPENS_LOGS: "it opens its logs",
     READS_METADATA: "it reads the cluster's metadata",
     REGISTERS: "it registers",
-    TAKES_STATES: "it takes its replicas' states from a controller",
+    TAKES_STATES: "it receives its replicas' states from a controller",
 }
 _SERVES_NOTHING = frozenset({WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA})
 
@@ -42,7 +42,7 @@ class StartProgress:
         """Whether the list of logs is not complete yet."""
         return self.phase in (WAITS_FOR_STORE, OPENS_LOGS)
 
-    def refusal(self, broker_id: int) -> str:
+    def rejection_reason(self, broker_id: int) -> str:
         """Returns why requests are rejected; empty: they are accepted.
 
         A broker that has not read the metadata would deny topics that exist, and does not know

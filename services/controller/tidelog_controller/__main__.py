@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from tidelog_runtime import quick_start  # must come before the other imports
+    from tidelog_runtime import process_init  # must come before the other imports
 
 import asyncio
 import random
@@ -31,8 +31,7 @@ from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_serv
 from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
 from tidelog_controller.config import ControllerConfig
 from tidelog_controller.core.write_pace import Intervals
-from tidelog_controller.edge.admin import AdminServicer
-from tidelog_controller.edge.admin_calls import Admin
+from tidelog_controller.edge.admin import Admin, AdminServicer
 from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_controller.edge.external_admin import ExternalAdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
@@ -47,29 +46,27 @@ from tidelog_controller.shell.service import ControllerService
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
-from tidelog_runtime.garbage_collection import collecting_garbage
-from tidelog_runtime.memory_reserve import MemoryReserve, end_within
+from tidelog_runtime.garbage_collection import idle_garbage_collection
+from tidelog_runtime.memory_reserve import MemoryReserve, end_within, started_executor
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.pressure.idle_connections import closing_idle_connections
+from tidelog_runtime.pressure.process_pauses import PauseMeter
 from tidelog_runtime.pressure.reporting import PressureReports, reporting_pressure
-from tidelog_runtime.pressure.standstill import StandstillMeter
-from tidelog_runtime.pressure.usage import look_at_process
-from tidelog_runtime.started_threads import started_executor
-from tidelog_runtime.telemetry.explained import Explained
+from tidelog_runtime.pressure.usage import measure_usage
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
-from tidelog_runtime.telemetry.inspect_service import InspectServicer
+from tidelog_runtime.telemetry.inspect_service import ExplainingService, InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
-from tidelog_runtime.telemetry.metrics.caller_figures import with_callers
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import (
     MetricsServer,
     MetricsUnavailableError,
     serve,
 )
+from tidelog_runtime.telemetry.metrics.service_metrics import with_callers
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.telemetry.state_change_publisher import publishing, registered_brokers
 
@@ -133,7 +130,7 @@ async def _serve(config: ControllerConfig) -> int:
         log.info("controller_started", address=address, cluster=config.cluster)
         find_brokers = partial(registered_brokers, parts.store, Keys(config.cluster))
         async with (
-            collecting_garbage(),
+            idle_garbage_collection(),
             publishing(parts.state_changes, find_brokers, config),
             reporting_pressure(pressure_reports(config, parts, ports)),
             closing_idle_connections(callers, ports, SystemClock()),
@@ -174,7 +171,7 @@ class Parts(NamedTuple):
 
     service: ControllerService
     admin: Admin
-    explained: Explained
+    explained: ExplainingService
     store: MeasuredStore
     state_changes: StateChangeLog
     metrics: ControllerMetrics | None
@@ -215,7 +212,7 @@ def new_controller(config: ControllerConfig, address: str, callers: Callers) -> 
         host=socket.gethostname(),
     )
     admin = MeteredAdmin(service, metrics.decisions) if metrics else service
-    explained = Explained(service, Explainer(clock), callers)
+    explained = ExplainingService(service, Explainer(clock), callers)
     return Parts(service, admin, explained, store, state_changes, metrics)
 
 
@@ -223,12 +220,12 @@ def pressure_reports(
     config: ControllerConfig, parts: Parts, ports: Sequence[int]
 ) -> PressureReports:
     """`ports`: those that it listens on."""
-    standstill, service = StandstillMeter(), parts.service
+    standstill, service = PauseMeter(), parts.service
     reports = PressureReports(
         parts.store,
         Keys(config.cluster).controller_pressure(config.controller_id),
         SystemClock(),
-        lambda: look_at_process(ports, standstill),
+        lambda: measure_usage(ports, standstill),
         lambda: service.may_write,
         config.max_connections_per_client,
         standstill,
@@ -313,7 +310,7 @@ async def _run_until(
 
 
 if __name__ == "__main__":
-    quick_start.imports_done()
+    process_init.finish_startup()
     status = main()
-    quick_start.process_ends()
+    process_init.prepare_exit()
     sys.exit(status)

@@ -6,21 +6,21 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from tidelog_pipeline.commands import PROGRAM, chosen
+from tidelog_pipeline.job_command import PROGRAM, parse_choice
 
-# Each is a package whose `job` module has a `main(argv)` that returns the exit status.
+# Each is a package whose module `<name>_job` has a `main(argv)` that returns the exit status.
 JOBS = {
     "archive": "topics as Parquet by date and hour, each record once",
-    "check": "what clients recorded, checked: histories that are too large for one machine",
-    "lag": "how far followers and Spark's queries are behind: samples, and tables of them",
-    "state-changes": "what became of partitions: tables, and a page about an incident",
+    "check": "checks histories of clients that are too large for one machine",
+    "lag": "lag of followers and of Spark's queries: samples, and tables of them",
+    "state-changes": "state changes of partitions as tables, and a page about an incident",
 }
 
 
 def main(argv: Sequence[str]) -> int:
-    package = chosen(PROGRAM, "job", JOBS, argv).replace("-", "_")
+    package = parse_choice(PROGRAM, "job", JOBS, argv).replace("-", "_")
     # Imported on demand: importing Spark takes a second.
-    job = importlib.import_module(f"tidelog_pipeline.{package}.job")
+    job = importlib.import_module(f"tidelog_pipeline.{package}.{package}_job")
     return int(job.main(argv[1:]))
 
 

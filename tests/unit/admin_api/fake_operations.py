@@ -7,11 +7,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidelog.client.admin_topics import RecoveredPartition, Recovery, RecoveryChoice, Survivor
-from tidelog.client.delivery import Delivery
-from tidelog.client.event_streams import Gathered, Silent
-from tidelog.client.operations import (
-    BegunOperation,
+from tidelog.admin_messages import (
+    AcceptedOperation,
     BrokerShare,
     LeaderChange,
     Move,
@@ -19,7 +16,13 @@ from tidelog.client.operations import (
     Operation,
     Plan,
     Progress,
+    RecoveredPartition,
+    Recovery,
+    RecoveryChoice,
+    Survivor,
 )
+from tidelog.client.delivery import Delivery
+from tidelog.client.event_streams import Gathered, Silent
 from tidelog.client.published_events import Published
 from tidelog.errors import (
     ErrorCode,
@@ -83,10 +86,10 @@ class FakeOperations:
     def asked(self, name: str, *arguments: object, **named: object) -> None:
         raise NotImplementedError
 
-    def _begin(self, operation_id: str, *, dry_run: bool) -> BegunOperation:
+    def _begin(self, operation_id: str, *, dry_run: bool) -> AcceptedOperation:
         state = "done" if self.ends else "running"
         began = operation(operation_id or "given-one", state=state)
-        return BegunOperation(None if dry_run else began, PLAN)
+        return AcceptedOperation(None if dry_run else began, PLAN)
 
     async def reassign(
         self,
@@ -95,14 +98,14 @@ class FakeOperations:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
         self.asked("reassign", moves, **how)
         return self._begin(operation_id, dry_run=dry_run)
 
     async def rebalance(
         self, *, operation_id: str = "", dry_run: bool = False, expected_plan: str = ""
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         self.asked("rebalance", **how_begun(operation_id, expected_plan, dry_run=dry_run))
         return self._begin(operation_id, dry_run=dry_run)
 
@@ -113,7 +116,7 @@ class FakeOperations:
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
         self.asked("reverse_operation", reversed_operation_id, **how)
         return self._begin(operation_id, dry_run=dry_run)

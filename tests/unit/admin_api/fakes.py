@@ -6,17 +6,29 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from fastapi import FastAPI
 
-from tidelog.client.admin_topics import (
+from tidelog.admin_messages import (
+    AcceptedOperation,
     AlteredConfig,
+    BrokerDetails,
     ConfigChange,
+    ConfigEntry,
     CreatedTopic,
+    LeaderChange,
+    Move,
+    Operation,
+    Plan,
+    Progress,
     ResizedTopic,
+    RestartCheck,
+    Throttle,
+    TopicDetails,
 )
+from tidelog.client import Admin
 from tidelog.client.descriptions import (
     BrokerDescription,
     ClusterDescription,
@@ -25,19 +37,7 @@ from tidelog.client.descriptions import (
     PartitionDescription,
     TopicDescription,
 )
-from tidelog.client.operations import (
-    BegunOperation,
-    BrokerDetails,
-    LeaderChange,
-    Move,
-    Operation,
-    Plan,
-    Progress,
-    RestartCheck,
-    Throttle,
-)
 from tidelog.client.service_states import ReportedStates
-from tidelog.client.topic_details import ConfigEntry, TopicDetails
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress
@@ -254,7 +254,7 @@ class FakeAdmin(FakeOperations):
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
         self.asked("add_brokers", broker_ids, **how)
         return self.begun(dry_run)
@@ -266,7 +266,7 @@ class FakeAdmin(FakeOperations):
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
         self.asked("remove_brokers", broker_ids, **how)
         return self.begun(dry_run)
@@ -350,13 +350,13 @@ class FakeAdmin(FakeOperations):
         operation_id: str = "",
         dry_run: bool = False,
         expected_plan: str = "",
-    ) -> BegunOperation:
+    ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
         self.asked("set_replication_factor", topics, replication_factor, **how)
         return self.begun(dry_run)
 
-    def begun(self, dry_run: bool) -> BegunOperation:
-        return BegunOperation(None if dry_run else self.operation, PLAN)
+    def begun(self, dry_run: bool) -> AcceptedOperation:
+        return AcceptedOperation(None if dry_run else self.operation, PLAN)
 
 
 class FakeStates:
@@ -419,7 +419,7 @@ class FakeCluster:
 
     def app(self, **settings: Any) -> FastAPI:
         dependencies = Dependencies(
-            self.admin,
+            cast(Admin, self.admin),
             self.explains,
             self.states,
             self.clock,

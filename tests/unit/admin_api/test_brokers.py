@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tidelog.client.operations import LeaderChange, RestartCheck, RestartFinding, Throttle
+from tidelog.admin_messages import LeaderChange, RestartCheck, RestartFinding, Throttle
 from tidelog.client.service_states import ReportedStates
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, SilentService

@@ -8,8 +8,8 @@ import pytest
 
 from tidelog_admin_api.config import MAX_CONNECTIONS, AdminApiConfig
 from tidelog_runtime.config import flag, load
-from tidelog_runtime.local import service_file
-from tidelog_runtime.local.service_file import Setting
+from tidelog_runtime.local import cluster_file
+from tidelog_runtime.local.cluster_file import Setting
 
 UNUSED: dict[str, Setting] = {
     "etcd_endpoints": ["127.0.0.1:2379"],
@@ -31,7 +31,7 @@ def test_a_setting_without_an_effect_is_rejected_as_unknown(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "gateway.toml"
-    service_file.write(path, {name: UNUSED[name]})
+    cluster_file.write(path, {name: UNUSED[name]})
     assert f"sets {name}, which does not exist" in error_text(capsys, "--config", str(path))
     assert f"unrecognized arguments: {flag(name)}" in error_text(capsys, flag(name), "1")
 

@@ -49,6 +49,18 @@ async def test_a_page_may_run_only_scripts_that_the_gateway_serves(
     assert "unsafe" not in policy
 
 
+async def test_the_page_of_the_api_may_have_styles_and_no_inline_scripts(
+    gateway: httpx.AsyncClient,
+) -> None:
+    answer = await gateway.get("/docs", follow_redirects=True)
+    assert str(answer.url) == "http://gateway/console/api.html"
+    assert "<rapi-doc" in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "style-src 'self' 'unsafe-inline';" in policy
+    assert "script-src 'self';" in policy
+    assert policy.count("unsafe") == 1
+
+
 async def test_without_a_console_the_root_is_not_found() -> None:
     async with client_of(FakeCluster().app(console=False)) as client:
         assert (await client.get("/console/")).status_code == 404
@@ -108,22 +120,23 @@ def test_imported_modules_exist(name: str) -> None:
         assert target.resolve().relative_to(DIRECTORY).as_posix() in FILES, imported
 
 
-def test_the_index_page_names_only_existing_files_and_has_no_inline_code() -> None:
-    page = FILES["index.html"].content.decode()
+@pytest.mark.parametrize("name", ["index.html", "api.html"])
+def test_a_page_names_only_existing_files_and_has_no_inline_code(name: str) -> None:
+    page = FILES[name].content.decode()
     named = re.findall(r'(?:src|href)="([^"]+)"', page)
     assert named
     assert set(named) <= set(FILES)
-    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=", page)
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", page)
 
 
-@pytest.mark.parametrize("name", ["preact", "htm", "uPlot"])
+@pytest.mark.parametrize("name", ["preact", "htm", "uPlot", "rapidoc"])
 def test_third_party_files_have_their_licence(name: str) -> None:
     assert b"opyright" in FILES[f"vendor/LICENSE.{name}"].content
 
 
 def test_nothing_is_fetched_from_elsewhere() -> None:
     for name, file in FILES.items():
-        if name.startswith(("app/", "styles/", "index")):
+        if name.startswith(("app/", "styles/", "index", "api")):
             text = file.content.decode().replace("http://www.w3.org/2000/svg", "")
             assert "http://" not in text, name
             assert "https://" not in text, name

@@ -15,7 +15,7 @@ from tidelog.model import Record
 from tidelog.state_changes.event import Kind
 from tidelog.state_changes.tracing import TraceScope
 from tidelog_admin_api.dependencies import Gateway
-from tidelog_admin_api.event_ids import event_id
+from tidelog_admin_api.event_messages import event_id
 from tidelog_admin_api.timelines import FRESH_MS, KEPT_MS, Timelines
 from unit.admin_api.fakes import FakeCluster, client_of
 from unit.admin_api.test_event_hub import messages, times

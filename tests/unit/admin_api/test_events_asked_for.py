@@ -9,7 +9,7 @@ import pytest
 from tidelog.client.event_streams import Silent
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_admin_api.event_filter import EventFilter, newest
-from tidelog_admin_api.event_ids import event_id, time_ms_of
+from tidelog_admin_api.event_messages import event_id, time_ms_of
 from tidelog_admin_api.event_ring import EventRing
 
 

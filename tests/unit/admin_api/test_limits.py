@@ -175,7 +175,7 @@ def test_streams_beyond_the_limit_are_rejected() -> None:
         stream(usage, BOUNDS, "10.0.0.8"),
     ):
         pass
-    assert raised.value.meaning.status == 429
+    assert raised.value.mapping.status == 429
     assert usage.streams == 0
     [limited] = usage.limited_clients()
     assert (limited.address, limited.limit) == ("10.0.0.8", "max_concurrent_streams")

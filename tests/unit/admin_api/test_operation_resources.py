@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tidelog.client.admin_topics import RecoveredPartition, RecoveryChoice
-from tidelog.client.operations import LeaderChange, Move
+from tidelog.admin_messages import LeaderChange, Move, RecoveredPartition, RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.model import TopicPartition

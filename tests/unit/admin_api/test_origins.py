@@ -19,7 +19,7 @@ def status_of(method: str, path: str = "/v1/topics", **headers: str) -> int:
     try:
         check_browser(method, path, named, HOSTS)
     except ProblemError as refused:
-        return int(refused.meaning.status)
+        return int(refused.mapping.status)
     return 200
 
 

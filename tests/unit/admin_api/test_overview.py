@@ -6,8 +6,8 @@ import asyncio
 
 import httpx
 
+from tidelog.admin_messages import Progress
 from tidelog.client.descriptions import TopicDescription
-from tidelog.client.operations import Progress
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Finding
 from tidelog_admin_api.bodies.cluster import OverviewPart

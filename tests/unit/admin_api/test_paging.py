@@ -53,4 +53,4 @@ def token_of(text: str) -> str:
 def test_an_invalid_page_token_is_rejected(token: str) -> None:
     with pytest.raises(ProblemError) as raised:
         page_of("topics", ["a"], lambda name: (name,), Paging(1, token))
-    assert raised.value.meaning.status == 422
+    assert raised.value.mapping.status == 422

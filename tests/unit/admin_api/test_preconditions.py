@@ -37,14 +37,14 @@ async def test_of_several_tags_the_current_one_is_compared() -> None:
 async def test_unmatched_tags_are_a_conflict(header: str) -> None:
     with pytest.raises(ProblemError) as raised:
         await expected_revision(header, seven)
-    assert raised.value.meaning.status == 412
+    assert raised.value.mapping.status == 412
 
 
 @pytest.mark.parametrize("header", ["7", '"7', "", '"7" "8"', ","])
 async def test_an_invalid_entity_tag_is_malformed(header: str) -> None:
     with pytest.raises(ProblemError) as raised:
         await expected_revision(header, seven)
-    assert raised.value.meaning.status == 400
+    assert raised.value.mapping.status == 400
 
 
 async def test_an_unset_value_has_a_tag_too() -> None:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.problem import Problem
-from tidelog_admin_api.meanings import MEANINGS
+from tidelog_admin_api.error_mappings import ERROR_MAPPINGS
 from tidelog_admin_api.problems import invalid, of_error, response
 from tidelog_admin_api.refusals import validation_problem
 from unit.admin_api.fakes import FakeAdmin, FakeCluster, client_of
@@ -29,14 +29,14 @@ def problem_of(answer: httpx.Response) -> Problem:
 
 @pytest.mark.parametrize("code", ErrorCode)
 def test_every_code_has_an_error_status_and_a_fix(code: ErrorCode) -> None:
-    meaning = MEANINGS[code]
-    assert meaning.status >= 400
-    assert meaning.fix.endswith(".")
-    assert meaning.grpc_status.isupper()
+    mapping = ERROR_MAPPINGS[code]
+    assert mapping.status >= 400
+    assert mapping.fix.endswith(".")
+    assert mapping.grpc_status.isupper()
 
 
 def test_no_cluster_error_code_is_an_internal_gateway_error() -> None:
-    assert all(meaning.status != 500 for meaning in MEANINGS.values())
+    assert all(mapping.status != 500 for mapping in ERROR_MAPPINGS.values())
 
 
 async def test_a_rejection_by_the_cluster_keeps_its_message(
@@ -131,19 +131,19 @@ def test_invalid_fields_are_listed() -> None:
         ("moves[0].topic", "is needed, and is not there"),
         ("page_size", "input should be at most 1000"),
     ]
-    assert problem.meaning.status == 422
+    assert problem.mapping.status == 422
 
 
 def test_a_non_json_body_is_malformed() -> None:
     document = error(("body", 17), "json_invalid") | {"ctx": {"error": "Expecting value"}}
     problem = validation_problem([document], "application/json")
-    assert problem.meaning.status == 400
+    assert problem.mapping.status == 400
     assert problem.detail == "the body is not JSON: Expecting value at character 17"
 
 
 def test_an_unsupported_media_type_is_answered_with_the_right_one() -> None:
     problem = validation_problem([error(("body",), "model_attributes_type")], "text/plain")
-    assert problem.meaning.status == 415
+    assert problem.mapping.status == 415
     assert "application/json" in problem.detail
 
 
@@ -159,8 +159,8 @@ def test_a_missing_topic_is_an_answer_and_not_retriable() -> None:
 
 def test_a_failed_read_has_a_known_outcome() -> None:
     late = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answered")
-    assert "carried out" in of_error(late).meaning.fix
-    assert "carried out" not in of_error(late, is_read=True).meaning.fix
+    assert "carried out" in of_error(late).mapping.fix
+    assert "carried out" not in of_error(late, is_read=True).mapping.fix
 
 
 async def test_a_timed_out_request_says_what_may_have_happened(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.model import Record
-from tidelog_admin_api import entry_counter, record_encoding, server_sent_events
+from tidelog_admin_api import entry_counter, event_messages, record_encoding
 from tidelog_admin_api.bodies.records import (
     BYTES_PER_ITEM,
     MAX_PAGE_ENTRIES,
@@ -25,7 +25,7 @@ from tidelog_admin_api.record_encoding import (
     from_bytes,
     to_bytes,
 )
-from tidelog_runtime.turns import ITEMS_PER_TURN
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 from unit.loop_turns import Turns
 
 JSON_VALUES = st.recursive(
@@ -35,7 +35,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("module", [entry_counter, record_encoding, server_sent_events])
+@pytest.mark.parametrize("module", [entry_counter, record_encoding, event_messages])
 def test_the_examples_of_the_module_hold(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -152,11 +152,11 @@ async def test_values_beyond_the_json_limit_of_a_page_are_text() -> None:
 
 
 async def test_records_are_converted_in_slices() -> None:
-    count = 4 * ITEMS_PER_TURN
+    count = 4 * ITEMS_PER_SLICE
     records = [Record("sea", 0, n, 1_000, None, b"1", (("a", b"b"),), 3) for n in range(count)]
     async with Turns() as turns:
         await read_records(records, Encoding.JSON)
         assert turns.taken() >= 6
-        large = Record("sea", 0, 0, 1_000, None, bytes(2 * ITEMS_PER_TURN * BYTES_PER_ITEM), (), 3)
+        large = Record("sea", 0, 0, 1_000, None, bytes(2 * ITEMS_PER_SLICE * BYTES_PER_ITEM), (), 3)
         await read_records([large] * 3, Encoding.BASE64)
         assert turns.taken() >= 3

@@ -196,7 +196,7 @@ async def test_a_record_too_large_to_show_ends_the_page_or_is_reported() -> None
     with pytest.raises(ProblemError) as rejected:
         await read(FakeConsumer(records), AtOffset(2), bound)
     assert rejected.value.code == "RECORD_TOO_LARGE"
-    assert "continue at offset 3" in rejected.value.meaning.fix
+    assert "continue at offset 3" in rejected.value.mapping.fix
     assert await read(FakeConsumer(records), AtOffset(3), bound) == ([3], 4)
     assert await read(FakeConsumer(records), Latest(4), bound) == ([3], 4)
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tidelog.rpc.trace_context import Metadata, carried
-from tidelog_admin_api.requester import Asking, requested_by, trace_of
+from tidelog_admin_api.requester import RequestContextMiddleware, requested_by, trace_of
 from unit.admin_api.fakes import FakeAdmin
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -54,7 +54,7 @@ async def test_a_valid_proxy_supplied_address_is_forwarded(
         seen.append(carried())
 
     scope: dict[str, Any] = {"type": "http", "headers": [], "client": client}
-    await Asking(app, random.Random(1))(scope, None, None)  # type: ignore[arg-type]  # not used
+    await RequestContextMiddleware(app, random.Random(1))(scope, None, None)  # type: ignore[arg-type]  # not used
     assert dict(seen[0] or ())["tidelog-requested-from"] == told
 
 

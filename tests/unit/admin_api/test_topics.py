@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tidelog.client.topic_details import PartitionDetails, PartitionMove
+from tidelog.admin_messages import PartitionDetails, PartitionMove
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from unit.admin_api.fakes import FakeAdmin, details, partition, topic
 

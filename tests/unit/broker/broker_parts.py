@@ -24,7 +24,7 @@ from tidelog.model import Acks, TopicPartition
 from tidelog.state_changes.event import Kind, StateChange
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.exchange import Appended, FetchPosition
@@ -37,9 +37,8 @@ from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.data_directory import DataDirectory, Identity
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_digests import ReadDone
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     RUNNING,
@@ -192,7 +191,7 @@ class Listener:
         self.to_evaluate: list[Partition] = []
         self.to_sync: list[Partition] = []
 
-    def isr_needs_judging(self, partition: Partition) -> None:
+    def isr_needs_evaluation(self, partition: Partition) -> None:
         self.to_evaluate.append(partition)
 
     def sync_needed(self, partition: Partition) -> None:

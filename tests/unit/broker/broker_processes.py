@@ -3,9 +3,11 @@
 import random
 from pathlib import Path
 
+from doubles.memory_data import MemoryData
+from doubles.memory_store import MemoryStore
 from tidelog.model import Acks
 from tidelog_broker.broker import Broker
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.log.disk import Disk, OsDisk
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.transport import (
@@ -15,8 +17,6 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.storage.data_directory import DataDirectory
-from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     ControllerEntry,
@@ -92,10 +92,10 @@ class Process:
             raise PeerUnreachableError(f"{address}: connection refused")
         return await process.broker.replica_fetch(request)
 
-    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+    def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
         process = self.cluster.listening.get(address)
         if process is not None:
-            process.broker.replica_fetch.hurry(request.name)
+            process.broker.replica_fetch.complete_early(request.name)
 
     async def close(self) -> None:
         pass

@@ -28,7 +28,7 @@ class FakeProducers:
     def take_crowded_out(self) -> CrowdedOut:
         return NOBODY
 
-    def learn(self, states: ProducerStates) -> None:
+    def adopt_below_start(self, states: ProducerStates) -> None:
         self.states = ProducerStates(states.entries)
         self.below = states
         self.lacking = False
@@ -200,7 +200,7 @@ class Notes:
     def followers_forgotten(self, partition: Partition) -> None:  # noqa: ARG002
         self.said.append("followers forgotten")
 
-    def isr_needs_judging(self, partition: Partition) -> None:  # noqa: ARG002
+    def isr_needs_evaluation(self, partition: Partition) -> None:  # noqa: ARG002
         self.said.append("judge")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from doubles.memory_store import MemoryStore
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import (
     Change,
     Delete,

@@ -8,7 +8,7 @@ from tidelog_broker.clock_check import (
     Doubt,
     LatestClock,
     Reading,
-    hearing,
+    peer_clock_callback,
 )
 
 NOW_MS = 1_700_000_000_000
@@ -56,11 +56,11 @@ class Machine:
         self.monotonic_ms += ms
 
     def hears(self, broker_id: int, wall_ms: int) -> None:
-        self.check.heard(broker_id, wall_ms, self.monotonic_ms)
+        self.check.note_peer(broker_id, wall_ms, self.monotonic_ms)
 
     def fetched_by(self, broker_id: int, wall_ms: int) -> None:
         """Receive this time in replica fetches, and check the clock again."""
-        hearing(Clocks(self), self.check)(broker_id, wall_ms)
+        peer_clock_callback(Clocks(self), self.check)(broker_id, wall_ms)
 
     def restarted(self, *, is_rebooted: bool, off_ms: int = 1_000) -> Machine:
         """A new process on the same clocks."""

@@ -7,14 +7,15 @@ from itertools import count, pairwise
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import EpochEnd, TopicPartition
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.membership.metadata_cache import VersionedState
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.digest_reports import DigestReports
+from tidelog_broker.replication.fetch_state import FetchLimits
 from tidelog_broker.replication.follower_session import FollowerSession
 from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.replica_fetcher import FetchLimits, ReplicaFetcher
+from tidelog_broker.replication.replica_fetcher import ReplicaFetcher
 from tidelog_broker.replication.transport import (
     NO_SESSION,
     PeerUnreachableError,
@@ -48,7 +49,7 @@ class Asked:
         self.address = address
         self.request = request
         self.given_up = False
-        self.hurried = 0
+        self.completed_early = 0
         self._answer: asyncio.Future[ReplicaFetchResponse] = (
             asyncio.get_running_loop().create_future()
         )
@@ -131,7 +132,7 @@ class Follower:
     def wall_ms(self) -> int:
         return 0
 
-    def heard_clock(self, broker_id: int, wall_ms: int) -> None:
+    def note_peer_clock(self, broker_id: int, wall_ms: int) -> None:
         pass
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
@@ -159,10 +160,10 @@ class Follower:
             raise PeerUnreachableError(f"{address}: connection refused")
         return await asked.wait()
 
-    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+    def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
         (asked,) = [asked for asked in self.asked if asked.request is request]
         assert asked.address == address
-        asked.hurried += 1
+        asked.completed_early += 1
 
     async def close(self) -> None:
         pass

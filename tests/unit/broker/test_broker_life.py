@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from doubles.memory_data import MemoryData
 from tidelog.state_changes.event import Cause, Kind, Stage, broker_stopping
 from tidelog_broker.storage.data_directory import DataDirectoryError
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
     STOPPING,

@@ -14,7 +14,7 @@ from tidelog.inspection.model import (
     BrokerState,
     StateRequest,
 )
-from tidelog_broker.life import EXIT_FAULT, live
+from tidelog_broker.incarnation import EXIT_FAULT, run_incarnation
 from tidelog_broker.membership.directory_binding import DirectoryBinding
 from tidelog_broker.storage.data_directory import DataDirectoryError
 from tidelog_runtime.metadata.broker_directories import (
@@ -64,7 +64,7 @@ async def test_a_broker_that_waits_for_the_store_listens_and_reports_it(cluster:
     def on_left() -> None:
         left.append((process.broker.stopped.is_set(), edge.serving))
 
-    living = asyncio.create_task(live(process.broker, edge, stop, on_left))
+    living = asyncio.create_task(run_incarnation(process.broker, edge, stop, on_left))
     await until(lambda: process.broker.store.health.unreachable_ms >= 0)
     assert edge.serving is False
     state = await process.broker.inspection.describe(StateRequest())
@@ -72,7 +72,7 @@ async def test_a_broker_that_waits_for_the_store_listens_and_reports_it(cluster:
     assert (await described_by(process)).start_phase == WAITS_FOR_STORE
     process.store.reconnect()
     await until(lambda: process.broker.start.phase == TAKES_STATES)
-    assert not process.broker.start.refusal(1)
+    assert not process.broker.start.rejection_reason(1)
     stop.set()
     assert await living == 0
     assert edge.serving is None
@@ -86,12 +86,12 @@ async def test_while_logs_are_opened_their_number_is_reported_and_none_is_inspec
     process, progress = Process(cluster, 1), list[tuple[str, int, int]]()
     open_all = process.broker._logs.open_all
 
-    def watched(tell: Callable[[int, int], None], *, whole: bool) -> object:
+    def watched(tell: Callable[[int, int], None], *, intact: bool) -> object:
         def record_progress(done: int, total: int) -> None:
             tell(done, total)
             progress.append((process.broker.start.phase, done, total))
 
-        return open_all(record_progress, whole=whole)
+        return open_all(record_progress, intact=intact)
 
     monkeypatch.setattr(process.broker._logs, "open_all", watched)
     await process.broker.prepare()
@@ -113,9 +113,9 @@ async def test_a_crashed_incarnation_is_unregistered_before_its_logs_are_opened(
     process, registered = Process(cluster, 1), list[bool]()
     open_all = process.broker._logs.open_all
 
-    def watched(tell: Callable[[int, int], None], *, whole: bool) -> object:
+    def watched(tell: Callable[[int, int], None], *, intact: bool) -> object:
         registered.append(cluster.data.get(KEYS.broker(1)) is not None)
-        return open_all(tell, whole=whole)
+        return open_all(tell, intact=intact)
 
     monkeypatch.setattr(process.broker._logs, "open_all", watched)
     await process.broker.prepare()
@@ -171,7 +171,7 @@ async def test_a_first_start_reports_nothing_before_it_ends(cluster: Cluster) ->
 
 async def test_a_fault_during_the_start_is_reported(cluster: Cluster) -> None:
     process, edge = Process(cluster, 1), RecordingEdge()
-    living = asyncio.create_task(live(process.broker, edge, asyncio.Event()))
+    living = asyncio.create_task(run_incarnation(process.broker, edge, asyncio.Event()))
     await until(lambda: process.broker.start.phase == TAKES_STATES)
     process.broker.faults.reason = "task log-syncer failed: MemoryError"
     process.broker.faults.found.set()
@@ -190,10 +190,10 @@ async def test_a_broker_without_its_metadata_rejects_requests(cluster: Cluster) 
     process.store.disconnect()
     joining = asyncio.create_task(process.broker.join(address_of(1)))
     await until_idle()
-    assert "it reads the cluster's metadata" in process.broker.start.refusal(1)
+    assert "it reads the cluster's metadata" in process.broker.start.rejection_reason(1)
     process.store.reconnect()
     await joining
-    assert not process.broker.start.refusal(1)
+    assert not process.broker.start.rejection_reason(1)
     await process.stop()
 
 

@@ -123,7 +123,8 @@ def test_a_clock_ahead_of_as_many_others_as_agree_with_it_is_doubted(
     assert machine.believes is believes
     if not believes:
         assert machine.said == [
-            f"it is ahead of {behind} of the {behind + agreeing} other brokers that were heard"
+            f"it is ahead of {behind} of the {behind + agreeing} other brokers "
+            "whose clocks are known"
         ]
 
 
@@ -165,7 +166,7 @@ def ahead_since_its_start() -> Machine:
 
 def test_a_doubt_does_not_end_because_the_others_fall_silent() -> None:
     machine = ahead_since_its_start()
-    assert machine.said == ["it is ahead of 1 of the 1 other brokers that were heard"]
+    assert machine.said == ["it is ahead of 1 of the 1 other brokers whose clocks are known"]
     machine.passes(MAX_DOUBT_MS - 10 * PEER_VALID_MS)
     assert not machine.believes
     machine.passes(1)

@@ -12,7 +12,7 @@ import structlog
 import uvloop
 
 from tidelog_broker import __main__ as program
-from tidelog_broker.life import EXIT_FAULT
+from tidelog_broker.incarnation import EXIT_FAULT
 
 
 @pytest.mark.parametrize("why", ["can't start new thread", "another fault"])

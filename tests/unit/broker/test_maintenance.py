@@ -22,7 +22,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
-from tidelog_broker.storage.replica_names import Stray
+from tidelog_broker.storage.replica_directories import Stray
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import (
@@ -245,11 +245,11 @@ async def test_nothing_is_deleted_by_age_while_the_clock_is_in_doubt() -> None:
     await segments_of(broker, partition)
     clock = broker.replicas.clock
     await asyncio.sleep(130)
-    broker.clock_check.heard(2, clock.wall_ms() - 120_000, clock.monotonic_ms())
+    broker.clock_check.note_peer(2, clock.wall_ms() - 120_000, clock.monotonic_ms())
     async with at_work(broker.maintenance.delete_old(1000)):
         await asyncio.sleep(60)
         assert partition.log.log_start_offset == 0
-        broker.clock_check.heard(2, clock.wall_ms(), clock.monotonic_ms())
+        broker.clock_check.note_peer(2, clock.wall_ms(), clock.monotonic_ms())
         await asyncio.sleep(2)
         assert partition.log.log_start_offset == 2
 
@@ -260,7 +260,7 @@ async def test_a_leader_that_is_behind_rolls_no_segment_dated_by_other_brokers()
     (partition,) = await broker.replicas.take(config=config)
     clock = broker.replicas.clock
     for broker_id in (2, 3):
-        broker.clock_check.heard(broker_id, clock.wall_ms() + HOUR_MS, clock.monotonic_ms())
+        broker.clock_check.note_peer(broker_id, clock.wall_ms() + HOUR_MS, clock.monotonic_ms())
     async with at_work(broker.maintenance.delete_old(1000)):
         for _ in range(10):
             dated_ms = broker.clock_check.latest_ms(clock.wall_ms(), clock.monotonic_ms())
@@ -414,7 +414,7 @@ async def test_the_isr_is_evaluated_periodically_too() -> None:
     """A follower that never fetches triggers no evaluation by a fetch."""
     broker = Broker()
     await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
-    async with at_work(broker.maintenance.judge_isrs(100)):
+    async with at_work(broker.maintenance.evaluate_isrs(100)):
         await asyncio.sleep(0.11)
     assert list(broker.isr_updates._dirty) == [NAME]
 
@@ -452,7 +452,7 @@ async def oldest_catch_up_ms(broker: Broker, stalled_ms: int) -> int:
         stray_events=broker.stray_events,
         clock_check=broker.clock_check,
     )
-    async with at_work(maintenance.judge_isrs(100)):
+    async with at_work(maintenance.evaluate_isrs(100)):
         await asyncio.sleep(0.15)
         clock.stalled_ms = stalled_ms
         await asyncio.sleep(0.06)

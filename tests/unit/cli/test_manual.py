@@ -10,28 +10,29 @@ import pytest
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from tidelog.cli.__main__ import app
-from tidelog.cli.operating.manual import BEGUN_FIELDS, OPERATION_FIELDS
-from tidelog.client.admin_topics import Recovery, Survivor
-from tidelog.client.descriptions import (
-    BrokerDescription,
-    ClusterDescription,
-    ControllerDescription,
-)
-from tidelog.client.operations import (
-    BegunOperation,
+from tidelog.admin_messages import (
+    AcceptedOperation,
     BrokerDetails,
     BrokerShare,
+    ConfigEntry,
     LeaderChange,
     Move,
     MoveProgress,
     Operation,
     Plan,
     Progress,
+    Recovery,
     RestartCheck,
     RestartFinding,
+    Survivor,
 )
-from tidelog.client.topic_details import ConfigEntry
+from tidelog.cli.__main__ import app
+from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, OPERATION_FIELDS
+from tidelog.client.descriptions import (
+    BrokerDescription,
+    ClusterDescription,
+    ControllerDescription,
+)
 from unit.cli.test_quoted_commands import parse
 
 EXAMPLE = re.compile(r"^ *(?:Example: (.+)|(tidelog .+))$", re.MULTILINE)
@@ -132,7 +133,7 @@ def test_unwrapped_help_lines_fit_a_terminal(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
-        ("rebalance", [BegunOperation, Plan, BrokerShare, Move, Operation, Progress]),
+        ("rebalance", [AcceptedOperation, Plan, BrokerShare, Move, Operation, Progress]),
         ("operations list", [Operation, Progress]),
         ("operations moves", [MoveProgress, Move]),
         ("brokers list", [BrokerDetails]),

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from tidelog.admin_messages import Move, MoveProgress, Operation, Plan, Progress
 from tidelog.cli.exit_status import UsageError
 from tidelog.cli.operating.bars import BarsView, bars
 from tidelog.cli.operating.move_files import parse_moves
 from tidelog.cli.operating.operation_view import end_text, progress_line, progress_text
 from tidelog.cli.operating.plan_view import plan_headline, plan_lines
-from tidelog.client.operations import Move, MoveProgress, Operation, Plan, Progress
 
 MOVE = Move("sea", 4, (3, 2), (1, 2), "id")
 PROGRESS = Progress(12, 3, 2, 0, 8, 2, 1_700_000_200_000)

@@ -9,8 +9,8 @@ import pytest
 
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.operations import OperationKind, OperationState
-from tidelog.client.operations import kind_to_wire, state_to_wire
 from tidelog.errors import ErrorCode
+from tidelog.rpc.message_codec import words_of
 from tidelog.v1 import admin_pb2 as pb
 from tidelog.v1 import errors_pb2
 from unit.cli.conftest import Commands
@@ -348,8 +348,9 @@ def test_operations_are_listed_by_state_and_kind(commands: Commands) -> None:
 
 
 def test_every_state_and_kind_is_a_valid_filter() -> None:
-    assert [state_to_wire(state) for state in OperationState] == pb.OperationState.values()[1:]
-    assert [kind_to_wire(kind) for kind in OperationKind] == pb.OperationKind.values()[1:]
+    states, kinds = words_of(pb.OperationState.DESCRIPTOR), words_of(pb.OperationKind.DESCRIPTOR)
+    assert [*OperationState] == [*states.values()][1:]
+    assert [*OperationKind] == [*kinds.values()][1:]
 
 
 def test_an_operation_is_described(commands: Commands) -> None:

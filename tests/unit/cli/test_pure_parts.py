@@ -26,7 +26,7 @@ from tidelog.cli.exit_status import (
 )
 from tidelog.cli.health import HealthCounts, partition_health
 from tidelog.cli.lines import KeyedValue, Line, LineError, LineSplitter, to_keyed_value
-from tidelog.cli.operating import manner, operation_view, rates, targets
+from tidelog.cli.operating import operation_view, options, targets
 from tidelog.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position
 from tidelog.cli.produce_tally import MAX_NAMED_FAILURES, ProduceTally, UnsentLines
 from tidelog.cli.record_format import RecordFormat, format_records
@@ -44,11 +44,10 @@ HOUR_MS = 3_600_000
     [
         exit_status,
         lines,
-        manner,
+        options,
         operation_view,
         output,
         positions,
-        rates,
         settings,
         targets,
         trace_targets,

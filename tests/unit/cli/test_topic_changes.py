@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from tidelog.admin_messages import ConfigChange
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.topics.settings import dangers
-from tidelog.client.admin_topics import ConfigChange
 from tidelog.errors import ErrorCode
 from tidelog.v1 import admin_pb2 as pb
 from unit.cli.conftest import Commands

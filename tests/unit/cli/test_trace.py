@@ -16,7 +16,7 @@ from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.trace import _follow
 from tidelog.cli.trace_targets import parse_since, parse_target
 from tidelog.client.event_streams import EventStreams, Silent
-from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire
+from tidelog.rpc.event_codec import event_from_wire, event_to_wire
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.state_changes.json_form import format_time
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value, value_of

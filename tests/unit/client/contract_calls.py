@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import tidelog.client
+from tidelog.admin_messages import Move
 from tidelog.client import Consumer
 from tidelog.client.background import BackgroundClient
-from tidelog.client.operations import Move
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import OffsetPosition, TopicPartition
 from tidelog.rpc.status import UnreachableError
@@ -194,9 +194,9 @@ class _UnresponsiveService:
         self._connections = connections
         self._address = address
 
-    def __getattr__(self, rpc: str) -> Callable[[Any, int], Coroutine[Any, Any, None]]:
-        async def call(request: Any, timeout_ms: int) -> None:  # noqa: ARG001
-            await self._connections.call(self._address, timeout_ms)
+    def __getattr__(self, rpc: str) -> Callable[..., Coroutine[Any, Any, None]]:
+        async def call(*arguments: Any) -> None:
+            await self._connections.call(self._address, timeout_ms=arguments[-1])
 
         return call
 

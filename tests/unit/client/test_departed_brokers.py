@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from tidelog.admin_messages import BrokerDetails
 from tidelog.client import departed_brokers
 from tidelog.client.departed_brokers import describe_with_departed_brokers
 from tidelog.client.descriptions import ClusterDescription
-from tidelog.client.operations import BrokerDetails
 from tidelog.errors import ErrorCode, TidelogError
 from unit.admin_api.fakes import FakeAdmin
 

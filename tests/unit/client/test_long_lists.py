@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import Callable, Coroutine
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from tidelog.admin_messages import Move, RecoveryChoice
 from tidelog.client import Admin, Consumer, Producer
-from tidelog.client.admin_topics import RecoveryChoice
-from tidelog.client.operations import Move
 from tidelog.client.request_parts import MAX_REQUESTS_AT_ONCE
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
@@ -23,7 +21,6 @@ from tidelog.request_bounds import (
     MAX_FETCH_PARTITIONS,
     MAX_TOPIC_NAME_LENGTH,
 )
-from tidelog.v1 import admin_pb2
 from unit.client.contract_calls import CLIENTS, PublicCall, arguments_of, public_calls
 from unit.client.fake_broker import FakeCluster
 from unit.client.memory_connections import MemoryConnections, check_bounds
@@ -99,13 +96,10 @@ class _Controller:
     def __init__(self) -> None:
         self.requests: list[Any] = []
 
-    def __getattr__(self, rpc: str) -> Callable[[Any, int], Coroutine[Any, Any, Any]]:
-        async def call(request: Any, _: int) -> Any:
-            self.requests.append(request)
-            check_bounds(type(request).FromString(request.SerializeToString()))
-            return getattr(admin_pb2, request.DESCRIPTOR.name.replace("Request", "Response"))()
-
-        return call
+    async def call(self, request: Any, response: Any, timeout_ms: int) -> Any:  # noqa: ARG002
+        self.requests.append(request)
+        check_bounds(type(request).FromString(request.SerializeToString()))
+        return response()
 
 
 class _Connections(MemoryConnections):

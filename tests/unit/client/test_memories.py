@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tidelog.client.event_streams import EventStreams
-from tidelog.rpc.inspect_codec import event_to_wire
+from tidelog.rpc.event_codec import event_to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, Stage
 from tidelog.state_changes.tracing import TraceScope

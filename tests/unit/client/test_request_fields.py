@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tidelog.admin_messages import Move
 from tidelog.client import Admin
-from tidelog.client.operations import Move
 from tidelog.client.request_fields import built
 from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError

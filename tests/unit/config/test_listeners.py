@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_runtime.config import load
 
 REQUIRED = ("--broker-id=1", "--data-dir=/data")

@@ -12,7 +12,7 @@ import structlog
 from tidelog.state_changes import json_form
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_runtime.telemetry.logging import Line, configure_logging, write_lines
-from tidelog_runtime.telemetry.memory_errors import MemoryErrors
+from tidelog_runtime.telemetry.memory_errors import MemoryErrorFilter
 
 
 class FixedClock:
@@ -183,7 +183,7 @@ def test_repeated_memory_errors_of_libraries_are_two_lines_and_one_traceback(
 
 def test_continuing_memory_errors_are_logged_rarely_and_without_a_traceback() -> None:
     now, logged = [0.0], []
-    passes = MemoryErrors(lambda: logged.append(now[0]), lambda: now[0])
+    passes = MemoryErrorFilter(lambda: logged.append(now[0]), lambda: now[0])
     kept = []
     for second in range(25):
         now[0] = float(second)

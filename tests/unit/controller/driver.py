@@ -20,9 +20,9 @@ from tidelog_controller.policies.reassignment import WantedMove
 from tidelog_controller.state.admin_requests import (
     AddPartitions,
     AlterTopicConfig,
-    Asker,
     Assignment,
     BeginOperation,
+    Caller,
     CancelOperation,
     OperationWanted,
     RemovePartitions,
@@ -69,8 +69,12 @@ from tidelog_controller.state.events import (
     Tick,
     Transacted,
 )
-from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import (
+    DiskReport,
+    FailingLeadership,
+    UnreachableLeader,
+    UnreachableLeadersReport,
+)
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
@@ -81,10 +85,7 @@ from tidelog_runtime.metadata.schema import (
     encode,
     encode_leader_and_isr,
 )
-from tidelog_runtime.metadata.store import (
-    Put,
-    Transaction,
-)
+from tidelog_runtime.metadata.store import Put, Transaction
 from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,
@@ -101,7 +102,7 @@ KEYS = Keys("test")
 MAX_STEPS = 10_000
 COMMAND_TIMEOUT_MS = 10_000
 WALL_MS = 1_700_000_000_000
-ASKER = Asker("ann", "ipv4:10.1.1.1:99")
+CALLER = Caller("ann", "ipv4:10.1.1.1:99")
 
 
 @dataclass
@@ -260,7 +261,7 @@ class Driver:
                 trace_id,
                 assignment,
                 operation_id,
-                ASKER,
+                CALLER,
             )
         )
         return self._last_request
@@ -299,7 +300,7 @@ class Driver:
                 dry_run,
                 timeout_ms,
                 "",
-                ASKER,
+                CALLER,
             )
         )
         return self._last_request
@@ -327,7 +328,7 @@ class Driver:
                 dry_run,
                 timeout_ms,
                 trace_id,
-                ASKER,
+                CALLER,
             )
         )
         return self._last_request
@@ -355,7 +356,7 @@ class Driver:
                 dry_run,
                 timeout_ms,
                 trace_id,
-                ASKER,
+                CALLER,
             )
         )
         return self._last_request
@@ -371,7 +372,7 @@ class Driver:
         self._last_request += 1
         self.feed(
             BeginOperation(
-                self._last_request, wanted, operation_id, dry_run, "e5", ASKER, expected_plan
+                self._last_request, wanted, operation_id, dry_run, "e5", CALLER, expected_plan
             )
         )
         return self._last_request
@@ -382,7 +383,7 @@ class Driver:
         self._last_request += 1
         self.feed(
             CancelOperation(
-                self._last_request, operation_id, expected_revision, dry_run, "f6", ASKER
+                self._last_request, operation_id, expected_revision, dry_run, "f6", CALLER
             )
         )
         return self._last_request

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import ClusterEntry, encode
 from tidelog_runtime.metadata.store import Put, Transaction
 

@@ -13,7 +13,7 @@ import yaml
 
 from compose.engine import base_images
 from tidelog_admin_api.config import AdminApiConfig
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_controller.config import ControllerConfig
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
 

@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tidelog_broker.config import BrokerConfig
+from tidelog_broker.broker_config import BrokerConfig
 from tidelog_controller.config import ControllerConfig
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
 

@@ -48,8 +48,7 @@ from tidelog.v1 import (
     scrub_pb2,
 )
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.telemetry.explained import Explained
-from tidelog_runtime.telemetry.inspect_service import InspectServicer
+from tidelog_runtime.telemetry.inspect_service import ExplainingService, InspectServicer
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 pb = broker_pb2
@@ -276,7 +275,7 @@ def test_a_limit_is_reported_once_until_its_client_is_below_it_again() -> None:
 async def test_a_client_at_its_limit_is_logged_once_and_can_still_describe_the_service(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Described:
+    class SelfDescribing:
         async def describe(self, request: StateRequest) -> ServiceState:  # noqa: ARG002
             return ServiceState("broker", 1, "b:1", "0", 0, 0, StoreHealth())
 
@@ -284,7 +283,7 @@ async def test_a_client_at_its_limit_is_logged_once_and_can_still_describe_the_s
     server, service = new_server(callers), Service()
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(service, server)
     clock = SystemClock()
-    explained = Explained(Described(), Explainer(clock), callers)
+    explained = ExplainingService(SelfDescribing(), Explainer(clock), callers)
     inspect = InspectServicer(explained, StateChangeLog("broker-1", clock))
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(inspect, server)
     port = server.add_insecure_port("127.0.0.1:0")

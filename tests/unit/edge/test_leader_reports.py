@@ -17,8 +17,12 @@ from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_serv
 from tidelog_broker.edge.controller_client import GrpcControllers
 from tidelog_broker.replication.transport import ControllerUnreachableError
 from tidelog_controller.edge.controller import ControllerServicer
-from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import (
+    DiskReport,
+    FailingLeadership,
+    UnreachableLeader,
+    UnreachableLeadersReport,
+)
 
 REPORT = UnreachableLeadersReport(
     3,

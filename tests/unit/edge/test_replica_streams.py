@@ -14,12 +14,12 @@ from tidelog_broker.edge import replica_codec
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_service import ReplicaService
 from tidelog_broker.replication.transport import (
-    FetchName,
+    FetchId,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from tidelog_runtime.turns import ITEMS_PER_TURN
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 
 PATIENCE_SECONDS = 20.0
 GRACE_SECONDS = 60.0
@@ -36,7 +36,7 @@ class Leader:
     anything delays it."""
 
     def __init__(self) -> None:
-        self.hurried: list[tuple[int, int]] = []
+        self.completed_early: list[tuple[int, int]] = []
         self.stopped = asyncio.Event()
         self.asked: list[int] = []
         self.came = asyncio.Semaphore(0)
@@ -49,7 +49,7 @@ class Leader:
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
 
     def service(self) -> replica_pb2_grpc.ReplicaServiceServicer:
-        return ReplicaService(self.answer, self.hurry, self.stopped)
+        return ReplicaService(self.answer, self.complete_early, self.stopped)
 
     async def answer(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         self.asked.append(request.broker_id)
@@ -57,8 +57,8 @@ class Leader:
         await self.may_answer.wait()
         return ReplicaFetchResponse(None, (), request.session_sequence)
 
-    def hurry(self, fetch: FetchName) -> None:
-        self.hurried.append((fetch.session_id, fetch.session_sequence))
+    def complete_early(self, fetch: FetchId) -> None:
+        self.completed_early.append((fetch.session_id, fetch.session_sequence))
         self.may_answer.set()
 
     async def stop(self) -> None:
@@ -168,9 +168,9 @@ async def test_a_fetch_completed_early_is_answered_and_so_are_later_ones() -> No
             fetch = asyncio.create_task(peers.replica_fetch(leader.address, request))
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await leader.came.acquire()
-                peers.hurry(leader.address, request)
+                peers.complete_early(leader.address, request)
                 assert (await fetch).session_id == sequence
-    assert leader.hurried == [(2, 1), (2, 2), (2, 3)]
+    assert leader.completed_early == [(2, 1), (2, 2), (2, 3)]
     assert leader.asked == [2, 2, 2]
 
 
@@ -180,16 +180,16 @@ async def test_a_fetch_can_be_completed_early_before_it_is_sent() -> None:
         fetch = asyncio.create_task(peers.replica_fetch(leader.address, request))
         await asyncio.sleep(0)
         assert leader.asked == []
-        peers.hurry(leader.address, request)
-        peers.hurry(leader.address, request)
+        peers.complete_early(leader.address, request)
+        peers.complete_early(leader.address, request)
         async with asyncio.timeout(PATIENCE_SECONDS):
             assert (await fetch).session_id == 1
-    assert leader.hurried == [(2, 1)]
+    assert leader.completed_early == [(2, 1)]
 
 
 async def test_a_fetch_completed_early_while_it_is_read_does_not_wait() -> None:
     """No handler serves it yet, so none can be notified."""
-    many = [pb.ReplicaFetchPartition(partition=number) for number in range(ITEMS_PER_TURN + 1)]
+    many = [pb.ReplicaFetchPartition(partition=number) for number in range(ITEMS_PER_SLICE + 1)]
     waits_ms: list[int] = []
 
     async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
@@ -212,8 +212,8 @@ async def test_early_completion_of_an_answered_fetch_sends_nothing() -> None:
         for sequence in (1, 2):
             request = request_by(2, sequence)
             assert (await peers.replica_fetch(leader.address, request)).session_id == sequence
-            peers.hurry(leader.address, request)
-    assert leader.hurried == []
+            peers.complete_early(leader.address, request)
+    assert leader.completed_early == []
 
 
 async def test_an_older_leader_answers_in_its_time_and_answers_stay_matched() -> None:
@@ -224,7 +224,7 @@ async def test_an_older_leader_answers_in_its_time_and_answers_stay_matched() ->
             fetch = asyncio.create_task(peers.replica_fetch(leader.address, request))
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await leader.came.acquire()
-                peers.hurry(leader.address, request)
+                peers.complete_early(leader.address, request)
                 leader.may_answer.set()
                 assert (await fetch).session_id == sequence
     assert leader.asked == [2, 2, 2]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
+from tidelog.admin_messages import Move, RecoveryChoice
 from tidelog.client import Admin
-from tidelog.client.admin_topics import RecoveryChoice
-from tidelog.client.operations import Move
 from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
 from unit.faces.world import Asked

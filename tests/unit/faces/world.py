@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 import httpx
 from typer.testing import CliRunner
 
+from doubles.memory_store import MemoryStore
+from tidelog.admin_messages import Move
 from tidelog.cli.__main__ import app as commands
 from tidelog.cli.session import Session
 from tidelog.client import Admin
-from tidelog.client.operations import Move
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.rpc.channels import new_server
@@ -28,7 +29,6 @@ from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.dependencies import Dependencies
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
     decode_leader_and_isr,

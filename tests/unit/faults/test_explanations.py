@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from faults.catalogue import KINDS, Ability
-from faults.explanations import Asked, Explained, judge_explanations
+from faults.explanations import Asked, ExplainingService, judge_explanations
 from faults.explicable import BLAMING, EXPLICABLE, LASTING
 from faults.gaps import Window
 from faults.injected import DoneStep, InjectedFault, Strike
@@ -64,7 +64,7 @@ def right(kind: str) -> list[Finding]:
     ]
 
 
-def counts(explained: Explained, kind: str) -> dict[str, int]:
+def counts(explained: ExplainingService, kind: str) -> dict[str, int]:
     return dict(explained.counts[kind])
 
 
@@ -186,7 +186,7 @@ def test_a_finding_must_name_the_second_process(kind: str, other: str) -> None:
     assert judge_explanations(every_second(*unnamed), [struck(kind)]).unexplained
 
 
-def copied_and_killed(killed: str, *findings: Finding) -> Explained:
+def copied_and_killed(killed: str, *findings: Finding) -> ExplainingService:
     """A copy is started beside broker 1, and another fault of the step ends a broker."""
     copied = struck("start_copied_process")
     kill = struck("kill_leader", target=killed, end_ms=BEGIN_MS + 2_100)

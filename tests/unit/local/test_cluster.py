@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster import LocalCluster, Programs
-from tidelog_runtime.local.directory_lock import DirectoryInUseError
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.data_directory import DirectoryInUseError
 
 STAND_IN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("stand_in.py")))
 
@@ -109,7 +109,7 @@ async def test_the_cluster_is_not_ready_before_its_brokers_know_each_other(
     first, second = (broker["address"] for broker in cluster_json(cluster)["brokers"])
     monkeypatch.setitem(ListeningView.heard_of, second, {second})
 
-    with pytest.raises(ClusterError, match="broker-2 has not heard of broker-1;"):
+    with pytest.raises(ClusterError, match="broker-2 does not know broker-1 yet;"):
         await cluster.ready(timeout_seconds=1)
     monkeypatch.setitem(ListeningView.heard_of, second, {first, second})
     await cluster.ready()
@@ -182,7 +182,7 @@ async def test_a_dead_part_is_reported_with_its_log(tmp_path: Path) -> None:
     await cluster.start()
     try:
         with pytest.raises(
-            ClusterError, match=r"broker-\d has ended by itself \(exit status 1\)"
+            ClusterError, match=r"broker-\d has exited unexpectedly \(exit status 1\)"
         ) as raised:
             await cluster.ready()
         assert "the rack is on fire" in str(raised.value)

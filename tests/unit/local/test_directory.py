@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelog_runtime.local import service_file
-from tidelog_runtime.local.addresses import Addresses
+from tidelog_runtime.local import cluster_file
+from tidelog_runtime.local.addresses import Addresses, choose_port
 from tidelog_runtime.local.cluster_file import (
     BrokerPart,
     ClusterFile,
@@ -20,12 +20,11 @@ from tidelog_runtime.local.cluster_file import (
     GatewayPart,
     read_cluster_file,
 )
-from tidelog_runtime.local.directory_lock import (
+from tidelog_runtime.local.data_directory import (
     DirectoryInUseError,
     DirectoryLock,
     DirectoryNotWritableError,
 )
-from tidelog_runtime.local.ports import choose_port
 
 FILE = ClusterFile(
     cluster="default",
@@ -42,7 +41,9 @@ FILE = ClusterFile(
 def test_a_directory_is_locked_by_one_cluster(tmp_path: Path) -> None:
     lock = DirectoryLock(tmp_path)
 
-    with pytest.raises(DirectoryInUseError, match=r"is running in .* under process \d+; stop that"):
+    with pytest.raises(
+        DirectoryInUseError, match=r"already running in .*, as process \d+; stop it"
+    ):
         DirectoryLock(tmp_path)
 
     lock.release()
@@ -142,7 +143,7 @@ def test_a_free_port_is_allocated_once() -> None:
 
 
 def test_a_configuration_file_has_the_given_settings(tmp_path: Path) -> None:
-    settings: dict[str, service_file.Setting] = {
+    settings: dict[str, cluster_file.Setting] = {
         "text": 'a "quoted" \\ path\nof ünïcode 🌊',
         "number": 3,
         "share": 0.5,
@@ -151,7 +152,7 @@ def test_a_configuration_file_has_the_given_settings(tmp_path: Path) -> None:
     }
     path = tmp_path / "config" / "broker-1.toml"
 
-    service_file.write(path, settings)
+    cluster_file.write(path, settings)
 
     assert tomllib.loads(path.read_text()) == settings
 

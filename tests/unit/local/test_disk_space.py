@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from tidelog_runtime.local import __main__ as make_up
-from tidelog_runtime.local import disk_space
+from tidelog_runtime.local import data_directory
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import ClusterFile
-from tidelog_runtime.local.directory_lock import DirectoryLock
-from tidelog_runtime.local.disk_space import DiskFullError, check_space, free_bytes
+from tidelog_runtime.local.data_directory import (
+    DirectoryLock,
+    DiskFullError,
+    check_space,
+    free_bytes,
+)
 from tidelog_runtime.local.etcd import LocalEtcd, _Ports
 from tidelog_runtime.local.start_requests import request_start
 from unit.local.test_cluster import new_cluster
@@ -21,7 +25,7 @@ from unit.local.test_make_up_lines import dead_broker
 
 
 def fill(monkeypatch: pytest.MonkeyPatch, free: int = 0) -> None:
-    monkeypatch.setattr(disk_space, "free_bytes", lambda _directory: free)
+    monkeypatch.setattr(data_directory, "free_bytes", lambda _directory: free)
 
 
 def no_space(*_: object) -> None:

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local import __main__ as make_up
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import BrokerPart, ClusterFile, ControllerPart, GatewayPart
 from tidelog_runtime.local.commands import PROGRAM, ClusterOptions
-from tidelog_runtime.local.errors import ClusterError
 from tidelog_runtime.local.start_requests import request_start
 
 # A shell splits the first and expands the second; the third would close a tag of rich.

@@ -113,7 +113,7 @@ async def test_a_restarted_process_keeps_its_log(started: Started) -> None:
 async def test_a_running_process_cannot_be_started_again(started: Started) -> None:
     process = await started(f"{ECHO_READY}; {SLEEP}")
 
-    with pytest.raises(RuntimeError, match=f"part is running already, as process {process.pid}"):
+    with pytest.raises(RuntimeError, match=f"part is already running, as process {process.pid}"):
         process.start()
 
 

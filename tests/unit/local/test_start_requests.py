@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local import __main__ as make_up
 from tidelog_runtime.local.addresses import GATEWAY, part_name
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.directory_lock import DirectoryLock
-from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.data_directory import DirectoryLock
 from tidelog_runtime.local.start_requests import answer_requests, request_start
 from unit.local.test_cluster import new_cluster
 
@@ -76,7 +76,7 @@ async def test_a_dead_part_is_reported_in_one_line_and_restarted(tmp_path: Path)
         await process.wait()
         [dead] = cluster.died()
         line = make_up._death(dead, cluster)
-        assert line.startswith("broker-2 ended by itself (signal SIGKILL); its log: ")
+        assert line.startswith("broker-2 exited unexpectedly (signal SIGKILL); its log: ")
         assert line.endswith(f"-m tidelog_runtime.local --directory {tmp_path} --start broker-2")
         assert "\n" not in line
         # As in the table of parts.
@@ -105,7 +105,7 @@ def test_the_command_finds_the_cluster_from_every_directory(
     process.name, process.exit_status = part, 1
     process.log_path = cluster.directory / "logs" / f"{part}.log"
     assert make_up._death(process, cluster) == (
-        f"{part} ended by itself (exit status 1); its log: .tidelog/logs/{part}.log; start it "
+        f"{part} exited unexpectedly (exit status 1); its log: .tidelog/logs/{part}.log; start it "
         f"again: {sys.executable} -m tidelog_runtime.local --directory {cluster.directory} --start "
         f"{part}"
     )

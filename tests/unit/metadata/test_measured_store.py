@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog.inspection.model import NOT_KNOWN, StoreMember
 from tidelog.state_changes.event import Cause, Kind, StateChange
 from tidelog_runtime.loop_lag import TICK_MS
@@ -16,7 +17,6 @@ from tidelog_runtime.metadata.measured_store import (
     SlidingMaximum,
     SparseTimes,
 )
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import (
     Delete,
     KeyValue,

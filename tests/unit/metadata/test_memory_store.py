@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.memory_data import MAX_HISTORY_REVISIONS, MemoryData
+from doubles.memory_data import MAX_HISTORY_REVISIONS, MemoryData
+from doubles.memory_store import MemoryStore
 from tidelog_runtime.metadata.store import (
     Put,
     StoreRolledBackError,

@@ -34,8 +34,8 @@ def test_a_write_at_a_revision_seen_before_is_a_rollback() -> None:
 
 def test_revisions_reported_by_others_count_as_seen() -> None:
     seen = seen_up_to(7)
-    seen.heard_of(9)
-    seen.heard_of(8)
+    seen.observe_revision(9)
+    seen.observe_revision(8)
     assert seen.highest == 9
 
 

@@ -33,9 +33,9 @@ _STATES = {
 }
 _ABBREVIATED = re.compile(r"_(s|ms|sec|secs|b|kb|mb|kib|mib|pct)(_|$)")
 _FIRST_WORDS = {
-    *("above", "at", "after", "below", "beyond", "bring", "compare", "divide", "do", "fewer"),
-    *("find", "join", "keep", "look", "lower", "more", "now", "one", "read", "run", "spread"),
-    *("start", "the", "where", "against", "as", "few"),
+    *("above", "after", "as", "at", "below", "beyond", "bring", "check", "compare", "divide"),
+    *("few", "fewer", "find", "follow", "if", "join", "keep", "lower", "more", "near", "one"),
+    *("read", "run", "see", "single", "spread", "start", "the"),
 }
 
 
@@ -78,7 +78,7 @@ def test_a_histogram_is_in_seconds_with_increasing_buckets(metric: Metric) -> No
 
 
 def test_the_help_has_a_meaning_and_then_an_action(metric: Metric) -> None:
-    assert metric.tells.endswith(".")
+    assert metric.meaning.endswith(".")
     assert metric.remedy.endswith(".")
     assert re.split(r"\W", metric.remedy.lower())[0] in _FIRST_WORDS
     assert "\n" not in metric.help

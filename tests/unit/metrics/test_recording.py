@@ -12,12 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import LoopCollector
-from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.metric import Metric, counter, gauge, histogram
-from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
+from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.service_catalogue import STATE_CHANGE_DURATION
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from tidelog_runtime.telemetry.metrics.state_changes import StateChangeMeter
+from tidelog_runtime.telemetry.metrics.service_metrics import LoopWatch, StateChangeMetrics
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 SENT = counter("tidelog_sent_total", "Sent.", "Look.", ("to",), [("a",), ("b",)], bound=1)
@@ -34,7 +33,7 @@ class ManualClock:
         return 1
 
 
-async def nothing(sheet: Sheet) -> None:
+async def nothing(snapshot: MetricsSnapshot) -> None:
     pass
 
 
@@ -60,7 +59,7 @@ def test_a_counter_takes_no_more_series_than_its_bound() -> None:
     [(0.05, [1, 1, 1]), (0.1, [1, 1, 1]), (0.5, [0, 1, 1]), (5, [0, 0, 1])],
 )
 def test_a_bucket_includes_its_bound(seconds: float, cumulative: list[int]) -> None:
-    durations = Distributions(TIME)
+    durations = HistogramFamily(TIME)
 
     durations.of().observe(seconds)
 
@@ -69,85 +68,88 @@ def test_a_bucket_includes_its_bound(seconds: float, cumulative: list[int]) -> N
 
 
 def test_a_snapshot_omits_and_counts_series_beyond_the_bound() -> None:
-    sheet = Sheet([DEPTH])
+    snapshot = MetricsSnapshot([DEPTH])
 
     for label in ("a", "b", "c"):
-        sheet.tell(DEPTH, 1, label)
+        snapshot.set(DEPTH, 1, label)
 
-    assert sheet.values["tidelog_depth"] == {("a",): 1, ("b",): 1}
-    assert sheet.left_out == 1
+    assert snapshot.values["tidelog_depth"] == {("a",): 1, ("b",): 1}
+    assert snapshot.left_out == 1
 
 
 def test_an_uncatalogued_metric_is_rejected() -> None:
     with pytest.raises(KeyError):
-        Sheet([DEPTH]).tell(SENT, 1, "a")
+        MetricsSnapshot([DEPTH]).set(SENT, 1, "a")
 
 
 def test_a_value_with_missing_labels_is_rejected() -> None:
     with pytest.raises(ValueError, match="labels"):
-        Sheet([DEPTH]).tell(DEPTH, 1)
+        MetricsSnapshot([DEPTH]).set(DEPTH, 1)
 
 
 def test_every_counter_and_histogram_of_a_broker_starts_at_zero() -> None:
-    sheet = Sheet(BROKER_METRICS)
+    snapshot = MetricsSnapshot(BROKER_METRICS)
 
-    sheet.begin()
+    snapshot.begin()
 
-    reported = {name: set(series) for name, series in sheet.values.items()}
-    reported |= {name: set(series) for name, series in sheet.distributions.items()}
+    reported = {name: set(series) for name, series in snapshot.values.items()}
+    reported |= {name: set(series) for name, series in snapshot.distributions.items()}
     beginning = {m.name: set(m.series) for m in BROKER_METRICS if m.type.value != "gauge"}
     assert reported == beginning
-    assert not any(value for series in sheet.values.values() for value in series.values())
+    assert not any(value for series in snapshot.values.values() for value in series.values())
 
 
 def test_a_state_change_is_counted_by_kind_and_stage_and_timed_where_a_duration_is_kept() -> None:
     log = StateChangeLog("controller-1", ManualClock())
-    meter = StateChangeMeter(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
+    meter = StateChangeMetrics(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
     for stage in (Stage.REQUESTED, Stage.COMPLETED):
         log.add(StateChange(1, "controller-1", Kind.ELECTION, stage, duration_ms=20))
-    sheet = Sheet(BROKER_METRICS)
+    snapshot = MetricsSnapshot(BROKER_METRICS)
 
-    meter.tell(sheet)
+    meter.write_to(snapshot)
 
-    counted = sheet.values["tidelog_state_changes_total"]
+    counted = snapshot.values["tidelog_state_changes_total"]
     assert counted[("election", "requested")] == 1
     assert counted[("election", "completed")] == 1
     assert sum(counted.values()) == 2
-    duration = sheet.distributions["tidelog_state_change_duration_seconds"]
+    duration = snapshot.distributions["tidelog_state_change_duration_seconds"]
     assert duration[("election", "completed")].total == 0.02
 
 
 def test_a_state_change_without_a_duration_is_counted_and_not_timed() -> None:
     log = StateChangeLog("controller-1", ManualClock())
-    meter = StateChangeMeter(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
+    meter = StateChangeMetrics(log, STATE_CHANGE_DURATION.of([("election", "completed")]))
     log.add(StateChange(1, "controller-1", Kind.ELECTION, Stage.COMPLETED))
-    sheet = Sheet(BROKER_METRICS)
+    snapshot = MetricsSnapshot(BROKER_METRICS)
 
-    meter.tell(sheet)
+    meter.write_to(snapshot)
 
-    durations = sheet.distributions["tidelog_state_change_duration_seconds"]
+    durations = snapshot.distributions["tidelog_state_change_duration_seconds"]
     assert sum(durations[("election", "completed")].counts) == 0
 
 
 def test_dropped_events_are_counted() -> None:
     log = StateChangeLog("controller-1", ManualClock())
-    meter, sheet = StateChangeMeter(log, STATE_CHANGE_DURATION), Sheet(BROKER_METRICS)
+    meter, snapshot = (
+        StateChangeMetrics(log, STATE_CHANGE_DURATION),
+        MetricsSnapshot(BROKER_METRICS),
+    )
 
     log.dropped = 3
-    meter.tell(sheet)
+    meter.write_to(snapshot)
 
-    assert sheet.values["tidelog_events_dropped_total"] == {(): 3}
+    assert snapshot.values["tidelog_events_dropped_total"] == {(): 3}
 
 
 async def test_a_scrape_has_the_values_of_the_loop_in_prometheus_format() -> None:
-    async def collect(sheet: Sheet) -> None:
+    async def collect(snapshot: MetricsSnapshot) -> None:
         assert threading.current_thread() is threading.main_thread()
-        sheet.tell(DEPTH, 3, "a")
-        counts, durations = Counts(SENT), Distributions(TIME)
+        snapshot.set(DEPTH, 3, "a")
+        counts, durations = Counts(SENT), HistogramFamily(TIME)
         counts.add("b", amount=2)
         durations.of().observe(0.5)
-        sheet.tell_counts(counts)
-        sheet.tell_distributions(durations)
+        snapshot.set_counters(counts)
+        snapshot.set_histograms(durations)
 
     metrics = (*(m for m in BROKER_METRICS if not m.labels), BROKER_METRICS[0], DEPTH, SENT, TIME)
     own = LoopCollector(metrics, collect, LoopWatch(lambda: 1.0), BUILD)

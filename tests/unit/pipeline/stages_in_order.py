@@ -18,9 +18,9 @@ from tidelog.history.history_format import decode_operation, encode_operation
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.report import WriteTiming
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check import tables
 from tidelog_pipeline.check.decoding import decoded_lines
-from tidelog_pipeline.check.log_stage import (
+from tidelog_pipeline.check.stages import tables
+from tidelog_pipeline.check.stages.log_stage import (
     FACTS_OFFSET,
     FACTS_RANK,
     JUMP_RANK,
@@ -28,17 +28,17 @@ from tidelog_pipeline.check.log_stage import (
     SEND_RANK,
     log_stage,
 )
-from tidelog_pipeline.check.part_verdict import joined
-from tidelog_pipeline.check.reader_stage import reader_stage
-from tidelog_pipeline.check.sender_stage import sender_stage
-from tidelog_pipeline.check.tables import Stage
-from tidelog_pipeline.check.timing_stage import (
+from tidelog_pipeline.check.stages.reader_stage import reader_stage
+from tidelog_pipeline.check.stages.sender_stage import sender_stage
+from tidelog_pipeline.check.stages.tables import Stage
+from tidelog_pipeline.check.stages.task_verdict import joined
+from tidelog_pipeline.check.stages.timing_stage import (
     overall_stage,
     partition_stage,
     timing_of,
     windows_of,
 )
-from tidelog_pipeline.check.value_stage import value_stage
+from tidelog_pipeline.check.stages.value_stage import value_stage
 from tidelog_pipeline.columns import Columns, Row
 
 Fields = Mapping[str, Any]

@@ -9,8 +9,8 @@ import pytest
 
 from tidelog.history.history_format import header_line
 from tidelog_pipeline import __main__ as pipeline
-from tidelog_pipeline.check import job
-from tidelog_pipeline.running import EXIT_FAULT
+from tidelog_pipeline.check import check_job
+from tidelog_pipeline.job_runner import EXIT_FAULT
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise AssertionError("Spark is started before the history is looked at")
 
-    monkeypatch.setattr(job, "spark_session", fail)
+    monkeypatch.setattr(check_job, "spark_session", fail)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tidelog_pipeline.state_changes.incident import FAMILIES, Incident, Some, Window
-from tidelog_pipeline.state_changes.page import page
-from tidelog_pipeline.state_changes.table_rows import Lines
+from tidelog_pipeline.state_changes.core.incident import FAMILIES, Incident, LimitedRows, Window
+from tidelog_pipeline.state_changes.core.incident_page import page
+from tidelog_pipeline.state_changes.core.table_rows import Lines
 
 BEGIN_MS = 1_790_000_000_000
-NOTHING = Some([], 0)
+NOTHING = LimitedRows([], 0)
 PLACE: dict[str, Any] = {"topic": "<sea>", "partition": 0}
 
 
@@ -58,10 +58,10 @@ def troubled() -> Incident:
     }  # fmt: skip
     return quiet()._replace(
         intervals=[PLACE | interval],
-        availability=Some([PLACE | available], 9),
-        failovers=Some([PLACE | failover], 1),
+        availability=LimitedRows([PLACE | available], 9),
+        failovers=LimitedRows([PLACE | failover], 1),
         worst_stages=[stage],
-        marks=Some([mark], 1),
+        marks=LimitedRows([mark], 1),
         changes={name: [0, 7] for name in FAMILIES},
     )
 

@@ -3,8 +3,8 @@ import json
 import pytest
 from py4j.protocol import Py4JError
 
-from tidelog_pipeline.config import PipelineConfig
-from tidelog_pipeline.running import EXIT_FAULT, run
+from tidelog_pipeline.job_runner import EXIT_FAULT, run
+from tidelog_pipeline.pipeline_config import PipelineConfig
 
 
 class Config(PipelineConfig):

@@ -1,9 +1,9 @@
-from tidelog_pipeline.spark_errors import cause_of, cause_of_java
+from tidelog_pipeline.job_runner import failure_cause, java_failure_cause
 
 STREAM = """\
 [STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_STREAMING] Failed when
 Traceback (most recent call last):
-  File "stream_planner.py", line 150, in _go_on
+  File "stream_planner.py", line 150, in _continue
     raise DataLossError(found.losses)
 tidelog.spark.data_loss.DataLossError: topic 'sea' was deleted and created again
 
@@ -14,11 +14,11 @@ org.apache.spark.sql.AnalysisException: SOME_ERROR
 
 
 def test_a_python_error_is_reported_without_java_lines() -> None:
-    assert cause_of(STREAM) == "topic 'sea' was deleted and created again"
+    assert failure_cause(STREAM) == "topic 'sea' was deleted and created again"
 
 
 def test_without_a_python_error_the_first_line_is_reported() -> None:
-    assert cause_of("[PATH_NOT_FOUND] Path does not exist.\n\tat org.apache") == (
+    assert failure_cause("[PATH_NOT_FOUND] Path does not exist.\n\tat org.apache") == (
         "[PATH_NOT_FOUND] Path does not exist."
     )
 
@@ -26,7 +26,7 @@ def test_without_a_python_error_the_first_line_is_reported() -> None:
 def test_a_query_ended_by_java_is_reported_by_the_innermost_cause() -> None:
     full_disk = """\
 [STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Return Message: Traceback
-  File "writing.py", line 238, in _staged_rows
+  File "archive_writer.py", line 238, in _staged_rows
     counted.write.mode("overwrite").partitionBy(*PARTITIONED_BY).parquet(location)
 py4j.protocol.Py4JJavaError: An error occurred while calling o15344.parquet.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/a.
@@ -35,11 +35,13 @@ Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on d
 Caused by: java.io.IOException: No space left on device
 \t... 23 more
 """
-    assert cause_of(full_disk) == "Spark failed with java.io.IOException: No space left on device"
+    assert (
+        failure_cause(full_disk) == "Spark failed with java.io.IOException: No space left on device"
+    )
     with_stack = (
         "[PATH_NOT_FOUND] None there.\n\nJVM stacktrace:\norg.apache.spark.SomeException: x"
     )
-    assert cause_of(with_stack) == "[PATH_NOT_FOUND] None there."
+    assert failure_cause(with_stack) == "[PATH_NOT_FOUND] None there."
 
 
 def test_an_error_of_java_is_reported_by_its_innermost_cause_in_one_line() -> None:
@@ -49,9 +51,9 @@ def test_an_error_of_java_is_reported_by_its_innermost_cause_in_one_line() -> No
         ": java.lang.StackOverflowError\n"
         "\tat org.apache.spark.sql.catalyst.trees.CurrentOrigin$.withOrigin(origin.scala:107)\n"
     )
-    assert cause_of_java(overflow) == "Spark failed with java.lang.StackOverflowError"
+    assert java_failure_cause(overflow) == "Spark failed with java.lang.StackOverflowError"
     nested = overflow + "Caused by: java.io.IOException: No space left on device\n\tat java.io\n"
     expected = "Spark failed with java.io.IOException: No space left on device"
-    assert cause_of_java(nested) == expected
-    assert cause_of_java("Answer from Java side is empty") == "Answer from Java side is empty"
-    assert cause_of_java(STREAM) == "topic 'sea' was deleted and created again"
+    assert java_failure_cause(nested) == expected
+    assert java_failure_cause("Answer from Java side is empty") == "Answer from Java side is empty"
+    assert java_failure_cause(STREAM) == "topic 'sea' was deleted and created again"

@@ -10,15 +10,15 @@ from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Change, Kind, Stage, StateChange
 from tidelog.state_changes.topic import value_of
 from tidelog_pipeline.columns import Row
-from tidelog_pipeline.state_changes.departures import departures_in
-from tidelog_pipeline.state_changes.event_rows import (
+from tidelog_pipeline.state_changes.core.departures import departures_in
+from tidelog_pipeline.state_changes.core.event_rows import (
     EVENTS,
     from_log_lines,
     from_topic_values,
     table_rows,
 )
-from tidelog_pipeline.state_changes.incarnations import Told
-from tidelog_pipeline.state_changes.table_rows import rows_of_partition
+from tidelog_pipeline.state_changes.core.incarnations import ObservedPeriod
+from tidelog_pipeline.state_changes.core.table_rows import rows_of_partition
 from unit.state_changes.planted import BEGAN_MS, elsewhere, late_full_state, leader_death, told
 
 SEA = TopicPartition("sea", 0)
@@ -29,7 +29,7 @@ def tables(
     events: list[StateChange], name: TopicPartition = SEA
 ) -> dict[str, list[dict[str, Any]]]:
     """The tables of these events. Times count from the start of the events."""
-    period = Told(BEGAN_MS - 1_000, BEGAN_MS + END_MS)
+    period = ObservedPeriod(BEGAN_MS - 1_000, BEGAN_MS + END_MS)
     own = [event for event in events if event.topic == name.topic]
     found: dict[str, list[dict[str, Any]]] = {}
     for table, row in rows_of_partition(name, own, departures_in(events), period):
@@ -288,6 +288,6 @@ def test_topic_wide_events_apply_to_its_partitions_and_count_once() -> None:
     place, borrowed, raw = (EVENTS.names.index(name) for name in ("topic", "is_borrowed", "raw"))
     assert sum(row[borrowed] for row in rows) == 2
     grouped = sorted((*row[place : place + 2], row[raw]) for row in rows)
-    run = table_rows({}, Told(BEGAN_MS, BEGAN_MS + END_MS))
+    run = table_rows({}, ObservedPeriod(BEGAN_MS, BEGAN_MS + END_MS))
     given = [row for table, row in run(iter(grouped)) if table == "changes"]
     assert sum("b1-aside-7" in row for row in given) == 1

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tidelog_pipeline import __main__ as pipeline
-from tidelog_pipeline.running import EXIT_FAULT
-from tidelog_pipeline.state_changes import job
-from tidelog_pipeline.state_changes.config import StateChangesConfig
+from tidelog_pipeline.job_runner import EXIT_FAULT
+from tidelog_pipeline.state_changes import state_changes_job
+from tidelog_pipeline.state_changes.state_changes_config import StateChangesConfig
 from tidelog_runtime.config import load
 
 
@@ -39,7 +39,7 @@ def test_an_invalid_setting_is_answered_with_valid_values(
 def test_missing_log_files_are_reported_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "spark_session", None)
+    monkeypatch.setattr(state_changes_job, "spark_session", None)
     arguments = ["--logs", str(tmp_path / "none"), "--output", str(tmp_path)]
     assert pipeline.main(["state-changes", *arguments]) == EXIT_FAULT
     assert "there is no file or directory" in json.loads(capsys.readouterr().err)["problem"]

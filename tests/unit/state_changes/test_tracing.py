@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire
+from tidelog.rpc.event_codec import event_from_wire, event_to_wire
 from tidelog.state_changes.change_trace import ChangeTrace, Gap
 from tidelog.state_changes.event import NO_PARTITION, Cause, Change, Kind, Stage, set_aside
 from tidelog.state_changes.topic import from_value, value_of

@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import Explanation, Finding, Scope, ServiceState, StateRequest
-from tidelog.rpc.inspect_codec import to_wire
+from tidelog.rpc.message_codec import to_wire
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.v1 import inspect_pb2 as pb
@@ -149,7 +149,7 @@ async def test_events_logged_while_the_ring_is_sent_reach_followers() -> None:
     reported: list[int] = []
     async for message in stream:
         if message.oldest_kept_ms:
-            servicer._state_changes.tell(Kind.ELECTION, Stage.COMPLETED, revision=301)
+            servicer._state_changes.emit(Kind.ELECTION, Stage.COMPLETED, revision=301)
         reported += _revisions([message])
         if len(reported) >= 301:
             break

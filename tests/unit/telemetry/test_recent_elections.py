@@ -34,7 +34,7 @@ class _World:
         self.log.add_sink(self.counts.take)
 
     def role(self, name: TopicPartition, leader_epoch: int, controller_epoch: int = 1) -> None:
-        self.log.tell(
+        self.log.emit(
             Kind.BECOME_FOLLOWER,
             Stage.COMPLETED,
             name=name,
@@ -62,7 +62,7 @@ def test_a_controller_of_many_partitions_counts_once() -> None:
 
 def test_elections_older_than_the_window_do_not_count() -> None:
     world = _World()
-    world.log.tell(Kind.REGISTRATION_LOST, Stage.COMPLETED)
+    world.log.emit(Kind.REGISTRATION_LOST, Stage.COMPLETED)
     world.role(SEA, 1)
     world.role(SEA, 2)
     world.clock.now = WINDOW_MS - 1
@@ -77,7 +77,7 @@ def test_a_removed_replica_is_forgotten() -> None:
     world = _World()
     for epoch in (1, 2):
         world.role(SEA, epoch)
-    world.log.tell(Kind.DELETE, Stage.COMPLETED, name=SEA)
+    world.log.emit(Kind.DELETE, Stage.COMPLETED, name=SEA)
     assert world.counts.recent.leaders == 0
 
 
@@ -87,7 +87,7 @@ def test_expired_leases_are_counted_by_broker_and_other_ends_are_not() -> None:
     log.add_sink(counts.take)
 
     def leaves(broker: int, cause: Cause) -> None:
-        log.tell(Kind.BROKER_LEFT, Stage.COMPLETED, cause=cause, broker=broker)
+        log.emit(Kind.BROKER_LEFT, Stage.COMPLETED, cause=cause, broker=broker)
 
     leaves(2, Cause.BROKER_LEASE_ENDED)
     clock.now = 30_000

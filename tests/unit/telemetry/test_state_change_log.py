@@ -54,7 +54,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def test_a_log_line_is_the_state_change_itself(lines: io.StringIO) -> None:
     change_log = log()
-    change_log.tell(
+    change_log.emit(
         Kind.BECOME_LEADER,
         Stage.RECEIVED,
         change=Change("c1-2", Cause.BROKER_CRASHED, 990, "ab"),
@@ -73,9 +73,9 @@ def test_a_log_line_is_the_state_change_itself(lines: io.StringIO) -> None:
 def test_the_oldest_events_are_evicted_first(lines: io.StringIO) -> None:  # noqa: ARG001
     change_log = log(capacity=2)
     for revision in (1, 2, 3):
-        change_log.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA, revision=revision)
+        change_log.emit(Kind.ELECTION, Stage.COMPLETED, name=SEA, revision=revision)
     assert [change.revision for change in change_log.recent(Filter())] == [2, 3]
-    assert change_log.told == 3
+    assert change_log.reported == 3
 
 
 def test_the_ring_reaches_back_to_the_start_until_it_evicts_events() -> None:
@@ -84,7 +84,7 @@ def test_the_ring_reaches_back_to_the_start_until_it_evicts_events() -> None:
     assert isinstance(clock, FixedClock)
     reached = []
     for clock.now_ms in (2_000, 3_000, 4_000):
-        change_log.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA)
+        change_log.emit(Kind.ELECTION, Stage.COMPLETED, name=SEA)
         reached.append(change_log.oldest_kept_ms)
     assert reached == [1_000, 1_000, 3_000]
 
@@ -114,11 +114,11 @@ async def test_lines_are_written_in_later_loop_turns_with_pauses_between(
 ) -> None:
     change_log = log(1_000)
     for _ in range(state_change_log.MAX_LINES_PER_SLICE + 1):
-        change_log.tell(Kind.ELECTION, Stage.REQUESTED, name=SEA)
+        change_log.emit(Kind.ELECTION, Stage.REQUESTED, name=SEA)
     assert lines.getvalue() == ""
     await asyncio.sleep(0)
     assert lines.getvalue().count("\n") == state_change_log.MAX_LINES_PER_SLICE
-    change_log.tell(Kind.ELECTION, Stage.REQUESTED, name=SEA)
+    change_log.emit(Kind.ELECTION, Stage.REQUESTED, name=SEA)
     await asyncio.sleep(0)
     assert lines.getvalue().count("\n") == state_change_log.MAX_LINES_PER_SLICE
     await until(lambda: lines.getvalue().count("\n") > state_change_log.MAX_LINES_PER_SLICE + 1)
@@ -127,7 +127,7 @@ async def test_lines_are_written_in_later_loop_turns_with_pauses_between(
 
 async def test_a_flush_leaves_no_line_behind(lines: io.StringIO) -> None:
     change_log = log()
-    change_log.tell(Kind.ELECTION, Stage.REQUESTED, name=SEA)
+    change_log.emit(Kind.ELECTION, Stage.REQUESTED, name=SEA)
     change_log.flush()
     assert lines.getvalue().count("\n") == 1
     await asyncio.sleep(0)
@@ -142,7 +142,7 @@ async def test_a_slow_follower_is_informed_how_many_events_it_missed(
     change_log = log()
     follower = change_log.follow(Filter())
     for revision in (1, 2, 3):
-        change_log.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA, revision=revision)
+        change_log.emit(Kind.ELECTION, Stage.COMPLETED, name=SEA, revision=revision)
     changes, dropped = await follower.next()
     assert [change.revision for change in changes] == [1, 2]
     assert dropped == 1
@@ -153,7 +153,7 @@ async def test_an_event_logged_after_a_batch_comes_after_all_of_it(lines: io.Str
     one = StateChange(1, "broker-2", Kind.ELECTION, Stage.COMPLETED)
     many = 3 * state_change_log.MAX_KEPT_PER_SLICE
     change_log.add_each((one._replace(revision=number) for number in range(many)), many)
-    change_log.tell(Kind.BROKER_LEFT, Stage.COMPLETED)
+    change_log.emit(Kind.BROKER_LEFT, Stage.COMPLETED)
     assert change_log.recent(Filter()) == []
     await until(lambda: len(change_log.recent(Filter())) > many)
     kept = change_log.recent(Filter())
@@ -179,7 +179,7 @@ async def test_lines_beyond_the_limit_are_counted_and_reported_in_one_line(
     monkeypatch.setattr(state_change_log, "MAX_UNWRITTEN", 2)
     change_log = log()
     for _ in range(5):
-        change_log.tell(Kind.ELECTION, Stage.COMPLETED, name=SEA)
+        change_log.emit(Kind.ELECTION, Stage.COMPLETED, name=SEA)
     assert len(change_log.recent(Filter())) == 5
     await asyncio.sleep(0)
     assert lines.getvalue().count('"kind"') == 2

@@ -69,7 +69,7 @@ class World:
 
     def emit(self, *revisions: int, topic: str = "sea") -> None:
         for revision in revisions:
-            self.log.tell(Kind.ISR_SHRINK, Stage.COMPLETED, topic=topic, revision=revision)
+            self.log.emit(Kind.ISR_SHRINK, Stage.COMPLETED, topic=topic, revision=revision)
 
     async def publish_for(self, seconds: float) -> None:
         running = asyncio.create_task(self.publisher.run())
@@ -255,7 +255,7 @@ async def test_a_failure_to_publish_emits_no_state_change() -> None:
     world.producer.refuse = _unavailable
     world.emit(1)
     await world.publish_for(600)
-    assert world.log.told == 1
+    assert world.log.reported == 1
 
 
 @on_virtual_time
@@ -353,7 +353,7 @@ async def test_unsent_events_are_not_waited_for_again() -> None:
 async def test_records_are_keyed_by_their_subject() -> None:
     world = World()
     world.emit(1)
-    world.log.tell(Kind.STORE_LOST, Stage.COMPLETED, revision=2)
+    world.log.emit(Kind.STORE_LOST, Stage.COMPLETED, revision=2)
     await world.publish_for(1)
     assert world.producer.keys == [b"sea", b"broker-1"]
 

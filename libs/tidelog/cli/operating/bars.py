@@ -15,7 +15,7 @@ from tidelog.cli.operating.operation_view import end_text, state_text
 from tidelog.cli.output import ids_text, size_text
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import MoveProgress, Operation
+    from tidelog.admin_messages import MoveProgress, Operation
 
 # Active partitions that are shown; others are counted.
 MAX_ACTIVE_SHOWN = 8

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
 from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, notes_on_terminal
 from tidelog.cli.operating.documents import begun_document
-from tidelog.cli.operating.manner import Manner
 from tidelog.cli.operating.operation_view import progress_text, state_text
+from tidelog.cli.operating.options import MutationOptions
 from tidelog.cli.operating.plan_view import MAX_MOVES_ASKED, plan_headline, plan_lines
 from tidelog.cli.operating.watching import SilentView, status_of_end, view_for_people, watch
 from tidelog.cli.output import write_json, write_line, write_note
@@ -18,8 +18,8 @@ from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
+    from tidelog.admin_messages import AcceptedOperation, Operation, Plan
     from tidelog.client import Admin
-    from tidelog.client.operations import BegunOperation, Operation, Plan
 
 
 class Begins(Protocol):
@@ -27,11 +27,11 @@ class Begins(Protocol):
 
     def __call__(
         self, *, operation_id: str, dry_run: bool, expected_plan: str
-    ) -> Awaitable[BegunOperation]: ...
+    ) -> Awaitable[AcceptedOperation]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class OperationSpec:
     """An operation to begin. `danger`: what would happen, as a sentence without its end."""
 
     call_of: Callable[[Admin], Begins]
@@ -39,37 +39,39 @@ class Wish:
 
 
 async def run_operation(
-    session: Session, manner: Manner, wish: Wish, *, follow: bool = False
+    session: Session, options: MutationOptions, spec: OperationSpec
 ) -> ExitStatus:
-    async with await manner.admin(session) as admin:
-        if manner.dry_run:
-            planned = await _planned(admin, manner, wish)
+    async with await options.admin(session) as admin:
+        if options.dry_run:
+            planned = await _planned(admin, options, spec)
             _show_plan(session, planned)
             return ExitStatus.DONE
-        expected = manner.expected_plan or ""
+        expected = options.expected_plan or ""
         # A repeated request is answered without a new plan and without confirmation.
-        if not manner.yes and not await is_known(admin, manner.operation_id):
-            planned = await _planned(admin, manner, wish)
-            check_can_be_asked(session, manner, wish.danger)
+        if not options.yes and not await is_known(admin, options.operation_id):
+            planned = await _planned(admin, options, spec)
+            check_can_be_asked(session, options, spec.danger)
             expected = planned.plan.digest
             if planned.plan.moves and not agrees(_asking_lines(planned.plan)):
                 return declined(session, "Nothing was begun.")
-        operation_id = manner.operation_id or admin.new_operation_id()
+        operation_id = options.operation_id or admin.new_operation_id()
         try:
             # The user agreed to this plan, by confirmation or by its digest, and to no other.
-            begun = await wish.call_of(admin)(
+            begun = await spec.call_of(admin)(
                 operation_id=operation_id, dry_run=False, expected_plan=expected
             )
         except TidelogError as error:
             raise in_doubt(error, operation_id) from error
-        return await _tell_begun(session, admin, begun, follow=follow)
+        return await _tell_begun(session, admin, begun, follow=options.watch)
 
 
-async def _planned(admin: Admin, manner: Manner, wish: Wish) -> BegunOperation:
-    return await wish.call_of(admin)(
-        operation_id=manner.operation_id,
+async def _planned(
+    admin: Admin, options: MutationOptions, spec: OperationSpec
+) -> AcceptedOperation:
+    return await spec.call_of(admin)(
+        operation_id=options.operation_id,
         dry_run=True,
-        expected_plan=manner.expected_plan or "",
+        expected_plan=options.expected_plan or "",
     )
 
 
@@ -106,7 +108,7 @@ async def tell_end(
 
 
 async def _tell_begun(
-    session: Session, admin: Admin, begun: BegunOperation, *, follow: bool
+    session: Session, admin: Admin, begun: AcceptedOperation, *, follow: bool
 ) -> ExitStatus:
     operation, status = begun.operation, ExitStatus.DONE
     assert operation is not None
@@ -131,7 +133,7 @@ def begun_lines(operation: Operation, plan: Plan) -> list[str]:
     return [f"{head}; {progress_text(operation.progress)}."]
 
 
-def _show_plan(session: Session, planned: BegunOperation) -> None:
+def _show_plan(session: Session, planned: AcceptedOperation) -> None:
     import sys
 
     if session.as_json:

@@ -7,19 +7,19 @@ import sys
 from collections.abc import Iterable
 
 from tidelog.cli.exit_status import ExitStatus, NotConfirmedError
-from tidelog.cli.operating.manner import Manner
+from tidelog.cli.operating.options import MutationOptions
 from tidelog.cli.output import write_json, write_note
 from tidelog.cli.refusals import refusal_document
 from tidelog.cli.session import Session
 
 
-def check_can_be_asked(session: Session, manner: Manner, danger: str) -> None:
+def check_can_be_asked(session: Session, options: MutationOptions, danger: str) -> None:
     """Raises `NotConfirmedError` if the change is neither confirmed nor can be.
 
     `danger`: what would happen, as a sentence without its end. Called after a first request, so
     that it does not warn about something that does not exist.
     """
-    if not (manner.yes or manner.dry_run or session.can_ask()):
+    if not (options.yes or options.dry_run or session.can_ask()):
         raise NotConfirmedError(
             f"{danger}; say --yes to do it where nobody can be asked, or --dry-run to see what "
             "would be done"

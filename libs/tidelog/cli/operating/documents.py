@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import (
-        BegunOperation,
+    from tidelog.admin_messages import (
+        AcceptedOperation,
         LeaderChange,
         Move,
         MoveProgress,
@@ -38,7 +38,7 @@ def operation_document(operation: Operation) -> Document:
     return asdict(operation)
 
 
-def begun_document(begun: BegunOperation, *, dry_run: bool) -> Document:
+def begun_document(begun: AcceptedOperation, *, dry_run: bool) -> Document:
     operation = begun.operation
     return {
         "dry_run": dry_run,

@@ -11,7 +11,7 @@ from tidelog.cli.operating.targets import parse_move
 from tidelog.model import MAX_INT32
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import Move
+    from tidelog.admin_messages import Move
 
 _FIELDS = frozenset({"topic", "topic_id", "partition", "original", "target"})
 _FORM = (
@@ -49,7 +49,7 @@ def _from_json(text: str, source: str) -> list[Move]:
 
 
 def _move(stated: object, where: str) -> Move:
-    from tidelog.client.operations import Move
+    from tidelog.admin_messages import Move
 
     if not isinstance(stated, dict):
         raise UsageError(f"{where} is {json.dumps(stated)[:80]}; {_FORM}")

@@ -9,7 +9,7 @@ from tidelog.cli.output import duration_text, size_text, timestamp_text
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import Operation, Progress
+    from tidelog.admin_messages import Operation, Progress
 
 
 def operation_lines(operation: Operation, now_ms: int) -> Iterator[str]:
@@ -35,7 +35,7 @@ def state_text(operation: Operation) -> str:
 
 def progress_text(progress: Progress) -> str:
     """
-    >>> from tidelog.client.operations import Progress
+    >>> from tidelog.admin_messages import Progress
     >>> progress_text(Progress(12, 3, 2, 0, 8, 2, 0))
     '3 of 12 partitions done, 2 under way; 2 of 8 replicas copied'
     """

@@ -10,7 +10,7 @@ from tidelog.model import NO_LEADER
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import LeaderChange, Move, Plan
+    from tidelog.admin_messages import LeaderChange, Move, Plan
 
 # Moves shown before a confirmation; a dry run shows all.
 MAX_MOVES_ASKED = 20

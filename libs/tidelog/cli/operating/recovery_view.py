@@ -9,7 +9,7 @@ from tidelog.cli.output import ids_text, table_lines
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import Recovery, Survivor
+    from tidelog.admin_messages import Recovery, Survivor
 
 # The longest time for brokers to describe their logs, if the command's timeout is longer.
 MAX_LOOK_MS = 10_000

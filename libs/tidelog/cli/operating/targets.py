@@ -1,8 +1,10 @@
-"""Parses partitions, replicas and leaders on the command line. Pure functions."""
+"""Parses partitions, replicas, leaders and rates on the command line. Pure functions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from tidelog.cli.exit_status import UsageError
@@ -10,7 +12,7 @@ from tidelog.cli.trace_targets import parse_number, parse_target
 from tidelog.model import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.operations import Move
+    from tidelog.admin_messages import Move
 
 
 def parse_ids(text: str, problem: str) -> tuple[int, ...]:
@@ -27,7 +29,7 @@ def parse_move(text: str) -> Move:
     >>> parse_move("sea/0=4,2").target
     (4, 2)
     """
-    from tidelog.client.operations import Move
+    from tidelog.admin_messages import Move
 
     partition, ids = _divided(text, "TOPIC/PARTITION=BROKER,BROKER, as sea/0=4,2")
     return Move(partition.topic, partition.partition, ids)
@@ -105,3 +107,37 @@ def _divided(text: str, form: str) -> tuple[TopicPartition, tuple[int, ...]]:
         raise UsageError(problem)
     ids = parse_ids(rest, problem)
     return TopicPartition(topic, parse_number(number, "partition")), ids
+
+
+NONE = "none"
+MAX_RATE = 2**63 - 1
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
+_RATE = re.compile(r"(\d{1,19}(?:\.\d{1,9})?)\s*([a-z]*)(?:/s)?", re.ASCII)
+
+
+def parse_rate(text: str) -> int | None:
+    """Returns bytes per second, or None for no bound. Raises `UsageError`.
+
+    >>> parse_rate("50MB"), parse_rate("1.5 MiB/s"), parse_rate("65536"), parse_rate("none")
+    (50000000, 1572864, 65536, None)
+    """
+    stated = text.strip().lower()
+    if stated == NONE:
+        return None
+    match = _RATE.fullmatch(stated)
+    rate = round(Decimal(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else -1
+    if not 0 <= rate <= MAX_RATE:
+        raise UsageError(
+            f"{text!r} is no number of bytes per second; give one as 65536, 500kB, 50MB or 64MiB, "
+            f"or {NONE} for no bound"
+        )
+    return rate

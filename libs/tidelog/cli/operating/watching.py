@@ -14,8 +14,8 @@ from tidelog.cli.operating.operation_view import progress_line, progress_text, s
 from tidelog.cli.output import json_line, write_line, write_note
 
 if TYPE_CHECKING:
+    from tidelog.admin_messages import MoveProgress, Operation
     from tidelog.client import Admin
-    from tidelog.client.operations import MoveProgress, Operation
 
 USUAL_INTERVAL_SECONDS = 1.0
 # Active partitions are shown only if the operation's moves fit into one page.

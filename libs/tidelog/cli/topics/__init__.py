@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from tidelog.cli.exit_status import EPILOG
-from tidelog.cli.operating.manual import BEGUN_FIELDS, manual
+from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, help_epilog
 from tidelog.cli.topics.changes import (
     ADD_JSON,
     ALTER_JSON,
@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 
 app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog topics create sea --partitions 6 -c min_insync_replicas=2",
         "tidelog topics create sea --partitions 6 --dry-run",
         "tidelog topics create sea --assignment 1,2:2,3:3,1",
@@ -35,48 +35,51 @@ app.command(
     )
 )(create)
 app.command(
-    "list", epilog=manual("tidelog topics list", "tidelog topics list --unwell", json=LIST_JSON)
+    "list",
+    epilog=help_epilog("tidelog topics list", "tidelog topics list --unwell", json=LIST_JSON),
 )(list_)
-app.command(epilog=manual("tidelog topics describe sea", json=DESCRIBE_JSON))(describe)
+app.command(epilog=help_epilog("tidelog topics describe sea", json=DESCRIBE_JSON))(describe)
 app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog topics config sea", "tidelog topics config sea --set-only", json=CONFIG_JSON
     )
 )(config)
 app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog topics alter-config sea --set retention_ms=86400000 --dry-run",
         "tidelog topics alter-config sea --set retention_bytes=-1 --unset segment_ms",
         json=ALTER_JSON,
     )
 )(alter_config)
 app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog topics add-partitions sea --partitions 12 --dry-run",
         "tidelog topics add-partitions sea --partitions 12 --yes",
         json=ADD_JSON,
     )
 )(add_partitions)
 app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog topics remove-partitions sea --partitions 4 --dry-run",
         "tidelog topics remove-partitions sea --partitions 4",
         json=REMOVE_JSON,
     )
 )(remove_partitions)
 app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog topics set-replication-factor sea bay -r 3 --dry-run",
         "tidelog topics set-replication-factor sea -r 2 --yes --watch",
         json=BEGUN_FIELDS,
     )
 )(set_replication_factor)
 app.command(
-    epilog=manual(
+    epilog=help_epilog(
         "tidelog topics delete sea --dry-run",
         "tidelog topics delete sea",
         "tidelog topics delete sea --yes",
         json=DELETE_JSON,
     )
 )(delete)
-app.command(epilog=manual("tidelog topics recover sea --partition 3", json=RECOVER_JSON))(recover)
+app.command(epilog=help_epilog("tidelog topics recover sea --partition 3", json=RECOVER_JSON))(
+    recover
+)

@@ -11,29 +11,12 @@ import typer
 
 from tidelog.cli.completion import TopicArgument, complete_topic
 from tidelog.cli.exit_status import ExitStatus, UsageError
-from tidelog.cli.operating.beginning import Wish, in_doubt, run_operation
+from tidelog.cli.operating.beginning import OperationSpec, in_doubt, run_operation
 from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, types_its_name
-from tidelog.cli.operating.manner import (
-    USUAL_TIMEOUT_SECONDS,
-    DryRunOption,
-    ExpectedPlanOption,
-    ExpectedRevisionOption,
-    Manner,
-    OperationIdOption,
-    RequestedByOption,
-    TimeoutOption,
-    WatchOption,
-    YesOption,
-)
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.targets import parse_assignment
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    ending_with_a_status,
-    session_of,
-)
+from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.cli.topics.settings import dangers, parse_settings
 from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
@@ -41,7 +24,7 @@ from tidelog.phrases import plural
 from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import AlteredConfig, ResizedTopic
+    from tidelog.admin_messages import AlteredConfig, ResizedTopic
 
 _PENDING = "pending_brokers (have not acknowledged yet)"
 _TRACE = "trace_id (null in a dry run)"
@@ -56,8 +39,10 @@ REMOVE_JSON = (
 )
 
 
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
 def alter_config(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     name: TopicArgument,
     changed: Annotated[
         list[str] | None,
@@ -69,13 +54,6 @@ def alter_config(
             "--unset", "-u", metavar="KEY", help="Give a key its default again; may be repeated."
         ),
     ] = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    requested_by: RequestedByOption = None,
-    expected_revision: ExpectedRevisionOption = 0,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Change a topic's configuration.
 
@@ -83,17 +61,17 @@ def alter_config(
     for example by a shorter retention, the command says so and asks for confirmation. topics config
     describes all keys.
     """
-    session = session_of(context, bootstrap, as_json)
     settings = parse_settings(changed or (), "--set")
-    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
     with ending_with_a_status(as_json=session.as_json):
         if not settings and not unset:
             raise UsageError("nothing is to be set or unset; say --set KEY=VALUE or --unset KEY")
-    session.run(lambda: _alter(session, manner, name, settings, unset or [], expected_revision))
+    session.run(lambda: _alter(session, options, name, settings, unset or []))
 
 
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
 def add_partitions(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     name: TopicArgument,
     partitions: Annotated[
         int,
@@ -108,13 +86,6 @@ def add_partitions(
             help="The brokers of each new partition by hand, as 1,2:2,3. Default: spread.",
         ),
     ] = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    requested_by: RequestedByOption = None,
-    expected_revision: ExpectedRevisionOption = 0,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Add partitions after the last one.
 
@@ -122,39 +93,34 @@ def add_partitions(
     records with the same key are affected. The command asks for confirmation, since partitions can
     only be removed together with their records.
     """
-    session = session_of(context, bootstrap, as_json)
     with ending_with_a_status(as_json=session.as_json):
         placed = parse_assignment(assignment) if assignment is not None else []
-    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
-    session.run(lambda: _add(session, manner, name, partitions, placed, expected_revision))
+    session.run(lambda: _add(session, options, name, partitions, placed))
 
 
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
 def remove_partitions(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     name: TopicArgument,
     partitions: Annotated[
         int,
         typer.Option("--partitions", "-p", max=MAX_INT32, help="How many to keep: the first ones."),
     ],
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    requested_by: RequestedByOption = None,
-    expected_revision: ExpectedRevisionOption = 0,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete the last partitions with all their records. Asks for the topic's name first.
 
     Records with a key go to other partitions than before.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
-    session.run(lambda: _remove(session, manner, name, partitions, expected_revision))
+    session.run(lambda: _remove(session, options, name, partitions))
 
 
+@shared_options(
+    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
+)
 def set_replication_factor(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     topics: Annotated[
         list[str],
         typer.Argument(metavar="TOPIC", help="Names of the topics.", autocompletion=complete_topic),
@@ -165,55 +131,42 @@ def set_replication_factor(
             "--replication-factor", "-r", max=MAX_INT32, help="Replicas of each partition."
         ),
     ],
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    watch: WatchOption = False,
-    operation_id: OperationIdOption = "",
-    expected_plan: ExpectedPlanOption = None,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Change the number of a topic's replicas.
 
     New replicas are copied while the partitions stay available. A lower number first removes
     replicas on brokers that get no new replicas. Shows the plan and asks for confirmation.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)
-
     count = plural(replication_factor, "replica")
-    wish = Wish(
+    spec = OperationSpec(
         lambda admin: partial(admin.set_replication_factor, topics, replication_factor),
         f"partitions of {', '.join(topics)} would be given {count}",
     )
-    session.run(lambda: run_operation(session, manner, wish, follow=watch))
+    session.run(lambda: run_operation(session, options, spec))
 
 
 async def _alter(
     session: Session,
-    manner: Manner,
+    options: MutationOptions,
     name: str,
     changed: dict[str, str],
     unset: Sequence[str],
-    expected_revision: int,
 ) -> ExitStatus:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         altered = await admin.alter_topic_config(
             name,
             changed,
             unset,
-            manner.timeout_ms,
-            expected_revision=expected_revision,
+            options.timeout_ms,
+            expected_revision=options.expected_revision,
             dry_run=True,
         )
         trace = None
-        if altered.changes and not manner.dry_run:
+        if altered.changes and not options.dry_run:
             risks = list(dangers(altered.changes))
             if risks:
-                check_can_be_asked(session, manner, f"of topic {name!r}: {' '.join(risks)}"[:-1])
-            if risks and not manner.yes and not agrees([*_change_lines(altered), *risks]):
+                check_can_be_asked(session, options, f"of topic {name!r}: {' '.join(risks)}"[:-1])
+            if risks and not options.yes and not agrees([*_change_lines(altered), *risks]):
                 return declined(session, "Nothing was changed.")
             with admin.traced() as trace:
                 try:
@@ -221,16 +174,16 @@ async def _alter(
                         name,
                         changed,
                         unset,
-                        manner.timeout_ms,
+                        options.timeout_ms,
                         expected_revision=altered.revision,
                     )
                 except TidelogError as error:
                     raise in_doubt(error) from error
     if session.as_json:
         told = asdict(altered) | {"trace_id": trace}
-        write_json({"dry_run": manner.dry_run, "topic": name} | told)
+        write_json({"dry_run": options.dry_run, "topic": name} | told)
     else:
-        _show_altered(name, altered, dry_run=manner.dry_run)
+        _show_altered(name, altered, dry_run=options.dry_run)
     _note_pending(altered.pending_brokers)
     return ExitStatus.DONE
 
@@ -254,33 +207,32 @@ def _change_lines(altered: AlteredConfig) -> list[str]:
 
 async def _add(
     session: Session,
-    manner: Manner,
+    options: MutationOptions,
     name: str,
     partitions: int,
     assignment: Sequence[tuple[int, ...]],
-    expected_revision: int,
 ) -> ExitStatus:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         resized = await admin.add_partitions(
             name,
             partitions,
-            manner.timeout_ms,
+            options.timeout_ms,
             assignment=assignment,
-            expected_revision=expected_revision,
+            expected_revision=options.expected_revision,
             dry_run=True,
         )
         danger = f"topic {name!r} would get partitions that go again only with their records"
-        check_can_be_asked(session, manner, danger)
+        check_can_be_asked(session, options, danger)
         trace = None
         # If the topic has that many partitions already, an earlier request may still be pending:
         # the command waits for it.
-        if not manner.dry_run:
+        if not options.dry_run:
             shown = (
                 f"Topic {name} would get {plural(resized.partitions, 'more partition')}, "
                 f"{partitions:,} in all. Records with a key go to other partitions from then on, "
                 "and partitions go again only with their records."
             )
-            if resized.partitions and not manner.yes and not agrees([shown]):
+            if resized.partitions and not options.yes and not agrees([shown]):
                 return declined(session, "Nothing was added.")
             fits = len(resized.assignment) <= MAX_ASSIGNED_PARTITIONS
             with admin.traced() as trace:
@@ -288,7 +240,7 @@ async def _add(
                     resized = await admin.add_partitions(
                         name,
                         partitions,
-                        manner.timeout_ms,
+                        options.timeout_ms,
                         # Exactly as planned, whichever brokers join in the meantime.
                         assignment=resized.assignment if fits else assignment,
                         expected_revision=resized.revision,
@@ -296,11 +248,11 @@ async def _add(
                 except TidelogError as error:
                     raise in_doubt(error) from error
     if session.as_json:
-        _write_resized(manner, name, partitions, resized, trace, added=True)
+        _write_resized(options, name, partitions, resized, trace, added=True)
     elif not resized.partitions:
         write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
     else:
-        _show_added(name, partitions, resized, dry_run=manner.dry_run)
+        _show_added(name, partitions, resized, dry_run=options.dry_run)
     _note_pending(resized.pending_brokers)
     return ExitStatus.DONE
 
@@ -318,41 +270,41 @@ def _show_added(name: str, partitions: int, resized: ResizedTopic, *, dry_run: b
 
 
 async def _remove(
-    session: Session, manner: Manner, name: str, partitions: int, expected_revision: int
+    session: Session, options: MutationOptions, name: str, partitions: int
 ) -> ExitStatus:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         resized = await admin.remove_partitions(
             name,
             partitions,
-            manner.timeout_ms,
-            expected_revision=expected_revision,
+            options.timeout_ms,
+            expected_revision=options.expected_revision,
             dry_run=True,
         )
         danger = f"partitions of topic {name!r} and their records would be deleted for good"
-        check_can_be_asked(session, manner, danger)
+        check_can_be_asked(session, options, danger)
         trace = None
         # If the topic has no more partitions already, an earlier request may still be pending: the
         # command waits for it.
-        if not manner.dry_run:
+        if not options.dry_run:
             shown = _removal_text(name, partitions, resized, "will")
-            if resized.partitions and not manner.yes and not types_its_name([shown], name):
+            if resized.partitions and not options.yes and not types_its_name([shown], name):
                 return declined(session, "Nothing was removed.")
             with admin.traced() as trace:
                 try:
                     resized = await admin.remove_partitions(
                         name,
                         partitions,
-                        manner.timeout_ms,
+                        options.timeout_ms,
                         confirm_topic=name,
                         expected_revision=resized.revision,
                     )
                 except TidelogError as error:
                     raise in_doubt(error) from error
     if session.as_json:
-        _write_resized(manner, name, partitions, resized, trace, added=False)
+        _write_resized(options, name, partitions, resized, trace, added=False)
     elif not resized.partitions:
         write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
-    elif manner.dry_run:
+    elif options.dry_run:
         write_line(_removal_text(name, partitions, resized, "would"))
         write_note("This is a dry run: nothing was changed.")
     else:
@@ -372,7 +324,7 @@ def _removal_text(name: str, partitions: int, resized: ResizedTopic, will: str) 
 
 
 def _write_resized(
-    manner: Manner,
+    options: MutationOptions,
     name: str,
     partitions: int,
     resized: ResizedTopic,
@@ -386,7 +338,7 @@ def _write_resized(
         else {"removed": resized.partitions, "brokers": resized.brokers}
     )
     write_json(
-        {"dry_run": manner.dry_run, "topic": name, "partitions": partitions}
+        {"dry_run": options.dry_run, "topic": name, "partitions": partitions}
         | counts
         | {
             "revision": resized.revision,

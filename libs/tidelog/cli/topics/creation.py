@@ -10,30 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.operating.beginning import in_doubt
-from tidelog.cli.operating.manner import (
-    USUAL_TIMEOUT_SECONDS,
-    DryRunOption,
-    Manner,
-    OperationIdOption,
-    RequestedByOption,
-    TimeoutOption,
-)
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.targets import assignment_text, parse_assignment
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    ending_with_a_status,
-    session_of,
-)
+from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.cli.topics.settings import parse_settings
 from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import CreatedTopic
+    from tidelog.admin_messages import CreatedTopic
 
 # A longer command line is not worth copying.
 MAX_PARTITIONS_TO_COPY = 30
@@ -60,8 +47,10 @@ class NewTopic:
     assignment: Sequence[tuple[int, ...]] = ()
 
 
+@shared_options("dry_run", "operation_id", "requested_by", "timeout")
 def create(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the new topic.")],
     partitions: Annotated[
         int | None,
@@ -102,29 +91,16 @@ def create(
             "1,2:2,3:3,1. Default: spread over brokers and racks.",
         ),
     ] = None,
-    dry_run: DryRunOption = False,
-    operation_id: OperationIdOption = "",
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Create a topic.
 
     Waits until its replicas have started. Brokers that have not started theirs in time are named;
     they continue by themselves. --dry-run shows where the replicas would be placed.
     """
-    session = session_of(context, bootstrap, as_json)
     settings = parse_settings(config or ())
     with ending_with_a_status(as_json=session.as_json):
         wanted = _new_topic(name, partitions, replication_factor, settings, assignment)
-    manner = Manner(
-        dry_run,
-        operation_id=operation_id,
-        requested_by=requested_by,
-        timeout_seconds=timeout,
-    )
-    session.run(lambda: _create(session, manner, wanted))
+    session.run(lambda: _create(session, options, wanted))
 
 
 def _new_topic(
@@ -143,31 +119,31 @@ def _new_topic(
     return NewTopic(name, partitions, replication_factor, config, placed)
 
 
-async def _create(session: Session, manner: Manner, wanted: NewTopic) -> None:
-    async with await manner.admin(session) as admin:
+async def _create(session: Session, options: MutationOptions, wanted: NewTopic) -> None:
+    async with await options.admin(session) as admin:
         # A first request: a later timeout does not mean that the cluster is unreachable.
         await admin.describe_cluster()
         factor = wanted.replication_factor
         if factor is None:
-            factor = await admin.default_replication_factor(wanted.name, manner.operation_id)
+            factor = await admin.default_replication_factor(wanted.name, options.operation_id)
         wanted = replace(wanted, replication_factor=factor)
-        operation_id = manner.operation_id or admin.new_operation_id()
+        operation_id = options.operation_id or admin.new_operation_id()
         try:
             created = await admin.create_topic(
                 wanted.name,
                 wanted.partitions,
                 factor,
                 wanted.config,
-                manner.timeout_ms,
+                options.timeout_ms,
                 assignment=wanted.assignment,
                 operation_id=operation_id,
-                dry_run=manner.dry_run,
+                dry_run=options.dry_run,
             )
         except TidelogError as error:
-            raise in_doubt(error, "" if manner.dry_run else operation_id) from error
+            raise in_doubt(error, "" if options.dry_run else operation_id) from error
     if session.as_json:
-        write_json(_document(wanted, created, operation_id, dry_run=manner.dry_run))
-    elif manner.dry_run:
+        write_json(_document(wanted, created, operation_id, dry_run=options.dry_run))
+    elif options.dry_run:
         _show_placement(wanted, created)
     else:
         count = plural(wanted.partitions, "partition")

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.operating.beginning import in_doubt
 from tidelog.cli.operating.consent import check_can_be_asked, declined, types_its_name
-from tidelog.cli.operating.manner import (
-    USUAL_TIMEOUT_SECONDS,
-    DryRunOption,
-    ExpectedRevisionOption,
-    Manner,
-    RequestedByOption,
-    TimeoutOption,
-    YesOption,
-)
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import ids_text, write_json, write_line, write_note
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import Session
 from tidelog.errors import TidelogError
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import ResizedTopic
-    from tidelog.client.topic_details import TopicDetails
+    from tidelog.admin_messages import ResizedTopic, TopicDetails
 
 DELETE_JSON = (
     "dry_run, topic, topic_id, partitions (how many), brokers (in a dry run: those that hold "
@@ -34,47 +23,36 @@ DELETE_JSON = (
 )
 
 
-def delete(
-    context: typer.Context,
-    name: TopicArgument,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    requested_by: RequestedByOption = None,
-    expected_revision: ExpectedRevisionOption = 0,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
+def delete(session: Session, options: MutationOptions, name: TopicArgument) -> None:
     """Delete a topic with all its records. Asks for its name first, on a terminal."""
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
-    session.run(lambda: _delete(session, manner, name, expected_revision))
+    session.run(lambda: _delete(session, options, name, options.expected_revision))
 
 
 async def _delete(
-    session: Session, manner: Manner, name: str, expected_revision: int
+    session: Session, options: MutationOptions, name: str, expected_revision: int
 ) -> ExitStatus:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         # The controller is queried, because it deletes the topic and brokers may not know it yet.
         (topic,) = await admin.topic_details([name], with_partitions=False)
         danger = f"topic {name!r} and its records would be deleted for good"
-        check_can_be_asked(session, manner, danger)
-        if manner.dry_run or expected_revision:
+        check_can_be_asked(session, options, danger)
+        if options.dry_run or expected_revision:
             # A rejection comes before the confirmation.
             plan = await admin.plan_deletion(name, expected_revision=expected_revision)
-        if manner.dry_run:
+        if options.dry_run:
             _show_plan(session, topic, plan)
             return ExitStatus.DONE
         count = plural(topic.partition_count, "partition")
         shown = f"Topic {name} ({count}) and all its records will be deleted for good."
-        if not manner.yes and not types_its_name([shown], name):
+        if not options.yes and not types_its_name([shown], name):
             return declined(session, "Nothing was deleted.")
         with admin.traced() as trace_id:
             try:
                 # This topic id only, not a topic that was created under the name in the meantime.
                 pending = await admin.delete_topic(
                     name,
-                    manner.timeout_ms,
+                    options.timeout_ms,
                     topic_id=topic.topic_id,
                     expected_revision=expected_revision,
                 )

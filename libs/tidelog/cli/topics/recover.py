@@ -14,25 +14,17 @@ from tidelog.cli.exit_status import ExitStatus, status_of_results
 from tidelog.cli.operating.beginning import in_doubt
 from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined
 from tidelog.cli.operating.documents import error_document
-from tidelog.cli.operating.manner import (
-    USUAL_TIMEOUT_SECONDS,
-    DryRunOption,
-    Manner,
-    RequestedByOption,
-    TimeoutOption,
-    YesOption,
-)
-from tidelog.cli.operating.manual import ERROR_FIELDS
+from tidelog.cli.operating.help_epilog import ERROR_FIELDS
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.recovery_view import MAX_LOOK_MS, recovery_lines
 from tidelog.cli.output import ids_text, write_error, write_json, write_line, write_note
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import Session
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import Recovery
-    from tidelog.client.topic_details import PartitionDetails, TopicDetails
+    from tidelog.admin_messages import PartitionDetails, Recovery, TopicDetails
 
 RECOVER_JSON = (
     f"dry_run, topic, topic_id, results [partition, {ERROR_FIELDS}] (empty in a dry run), "
@@ -40,8 +32,10 @@ RECOVER_JSON = (
 )
 
 
+@shared_options("dry_run", "yes", "requested_by", "timeout")
 def recover(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     name: TopicArgument,
     partitions: Annotated[
         list[int] | None,
@@ -61,12 +55,6 @@ def recover(
             help="Do not wait for the replicas last known to be in sync; they are lost for good.",
         ),
     ] = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    requested_by: RequestedByOption = None,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Elect the best surviving replica of partitions without a leader.
 
@@ -74,35 +62,33 @@ def recover(
     confirmation first, on a terminal. recovery describe shows what each replica holds; recovery
     choose elects a chosen replica.
     """
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(dry_run, yes, requested_by=requested_by, timeout_seconds=timeout)
     wanted = sorted(set(partitions or ()))
-    session.run(lambda: _recover(session, manner, name, wanted, live=from_live_replicas))
+    session.run(lambda: _recover(session, options, name, wanted, live=from_live_replicas))
 
 
 async def _recover(
-    session: Session, manner: Manner, name: str, wanted: Sequence[int], *, live: bool
+    session: Session, options: MutationOptions, name: str, wanted: Sequence[int], *, live: bool
 ) -> ExitStatus:
-    async with await manner.admin(session) as admin:
+    async with await options.admin(session) as admin:
         (topic,) = await admin.topic_details([name])
-        check_can_be_asked(session, manner, f"records of topic {name!r} may be lost for good")
+        check_can_be_asked(session, options, f"records of topic {name!r} may be lost for good")
         leaderless = [
             p
             for p in topic.partitions
             if p.leader == NO_LEADER and (not wanted or p.partition in wanted)
         ]
-        if manner.dry_run:
+        if options.dry_run:
             described = await admin.describe_recovery(
-                name, wanted, min(manner.timeout_ms, MAX_LOOK_MS)
+                name, wanted, min(options.timeout_ms, MAX_LOOK_MS)
             )
             _show_plan(session, topic, described, live=live)
             return ExitStatus.DONE
-        if leaderless and not manner.yes and not _consented(topic, leaderless, live=live):
+        if leaderless and not options.yes and not _consented(topic, leaderless, live=live):
             return declined(session, "Nothing was recovered.")
         try:
             with admin.traced() as trace_id:
                 recovered = await admin.recover_partitions(
-                    name, wanted, manner.timeout_ms, from_live_replicas=live
+                    name, wanted, options.timeout_ms, from_live_replicas=live
                 )
         except TidelogError as error:
             raise in_doubt(error) from error

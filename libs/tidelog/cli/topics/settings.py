@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from tidelog.client.admin_topics import ConfigChange
+    from tidelog.admin_messages import ConfigChange
 
 _UNLIMITED = -1
 

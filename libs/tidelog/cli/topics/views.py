@@ -9,9 +9,9 @@ import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.health import SOUND, HealthCounts, partition_health
-from tidelog.cli.operating.manner import USUAL_TIMEOUT_SECONDS, Manner, TimeoutOption
+from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import Session
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog.phrases import plural
 
@@ -36,8 +36,10 @@ CONFIG_JSON = (
 )
 
 
+@shared_options("timeout")
 def list_(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     internal: Annotated[
         bool, typer.Option("--internal", help="Also the cluster's own topics, as __state_changes.")
     ] = False,
@@ -50,18 +52,15 @@ def list_(
     unwell: Annotated[
         bool, typer.Option("--unwell", help="Only those with a partition that is unwell.")
     ] = False,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List all topics and their health."""
-    session = session_of(context, bootstrap, as_json)
-    manner = Manner(timeout_seconds=timeout)
-    session.run(lambda: _list(session, manner, contains, internal=internal, unwell=unwell))
+    session.run(lambda: _list(session, options, contains, internal=internal, unwell=unwell))
 
 
+@shared_options("timeout")
 def describe(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     name: TopicArgument,
     logs: Annotated[
         bool,
@@ -70,40 +69,34 @@ def describe(
             help="Also how far the log of each replica goes, and its lag, as brokers tell.",
         ),
     ] = False,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show a topic and its partitions.
 
     Shows its settings, and the leader, replicas and ISR of each partition.
     """
-    session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), name, logs=logs))
+    session.run(lambda: _describe(session, options, name, logs=logs))
 
 
+@shared_options("timeout")
 def config(
-    context: typer.Context,
+    session: Session,
+    options: MutationOptions,
     name: TopicArgument,
     set_only: Annotated[
         bool, typer.Option("--set-only", help="Only what was set for the topic.")
     ] = False,
-    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show every key of a topic's configuration.
 
     Shows the value in force, and what the key does.
     """
-    session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _config(session, Manner(timeout_seconds=timeout), name, only_set=set_only))
+    session.run(lambda: _config(session, options, name, only_set=set_only))
 
 
 async def _list(
-    session: Session, manner: Manner, contains: str, *, internal: bool, unwell: bool
+    session: Session, options: MutationOptions, contains: str, *, internal: bool, unwell: bool
 ) -> None:
-    async with manner.asking(session) as admin:
+    async with options.asking(session) as admin:
         every = await admin.list_topics(internal=internal)
     topics = [
         topic
@@ -141,8 +134,8 @@ def _summary(topic: TopicDescription) -> dict[str, object]:
     }
 
 
-async def _describe(session: Session, manner: Manner, name: str, *, logs: bool) -> None:
-    async with manner.asking(session) as admin:
+async def _describe(session: Session, options: MutationOptions, name: str, *, logs: bool) -> None:
+    async with options.asking(session) as admin:
         topic = await admin.describe_topic(name)
     if logs:
         from tidelog.cli.topics.logs import replica_logs, show_logs
@@ -222,8 +215,8 @@ def _move_row(partition: PartitionDescription) -> tuple[object, ...]:
     )
 
 
-async def _config(session: Session, manner: Manner, name: str, *, only_set: bool) -> None:
-    async with await manner.admin(session) as admin:
+async def _config(session: Session, options: MutationOptions, name: str, *, only_set: bool) -> None:
+    async with await options.admin(session) as admin:
         (topic,) = await admin.topic_details([name], with_partitions=False)
     entries = [entry for entry in topic.config if entry.is_set or not only_set]
     if session.as_json:

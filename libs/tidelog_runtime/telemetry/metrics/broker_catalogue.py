@@ -1,8 +1,8 @@
 """The metrics of a broker.
 
 A broker may hold 10,000 partitions. Totals count all of them. Only MAX_PARTITION_SERIES of them
-have series of their own: first unwell ones, then lagging ones, then the largest.
-`tidelog_partitions_without_series` counts the unwell and lagging ones without series.
+have series of their own: first unhealthy ones, then lagging ones, then the largest.
+`tidelog_partitions_without_series` counts the unhealthy and lagging ones without series.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog_runtime.telemetry.metrics.service_catalogue import (
     MAX_OTHER_SERIES,
     QUEUE_DEPTH,
     REQUEST_DURATION,
-    REQUESTS_REFUSED,
+    REQUESTS_REJECTED,
     SERVICE_METRICS,
     STATE_CHANGE_DURATION,
 )
@@ -51,7 +51,7 @@ REQUESTS = (
     ("init_producer_id", ""),
     ("describe_producers", ""),
 )
-REFUSING_REQUESTS = (PRODUCE, FETCH, "replica_fetch", "list_offsets", "init_producer_id")
+REJECTING_REQUESTS = (PRODUCE, FETCH, "replica_fetch", "list_offsets", "init_producer_id")
 # The other codes are for administrators, from the controller.
 REFUSALS = (
     *(code.name for code in ErrorCode if code < ErrorCode.INVALID_TOPIC_NAME),
@@ -75,38 +75,38 @@ BROKER_TIMED_CHANGES = (
 )
 LAST_WRITES = RECENT_WRITE, OLDER_WRITE = ("recent", "older")
 
-REFUSED = REQUESTS_REFUSED.of(product(REFUSING_REQUESTS, REFUSALS), MAX_OTHER_SERIES)
+REFUSED = REQUESTS_REJECTED.of(product(REJECTING_REQUESTS, REFUSALS), MAX_OTHER_SERIES)
 
 # The broker and its replicas.
 REGISTERED = gauge(
     "tidelog_broker_registered",
-    "1 while this broker's registration stands in etcd, as far as it knows.",
-    "At 0 it leads nothing new: look in its log for what keeps it from registering.",
+    "1 while this broker is registered in etcd, as far as it knows.",
+    "At 0 it leads nothing new: its log names what keeps it from registering.",
 )
 HAS_FULL_STATE = gauge(
     "tidelog_broker_has_full_state",
-    "1 once a controller has told this broker all of its replicas.",
-    "At 0 for long: look whether a controller is active and reaches this broker.",
+    "1 once a controller has sent this broker its full state.",
+    "At 0 for long: check whether a controller is active and reaches this broker.",
 )
 REPLICAS = gauge(
     "tidelog_broker_replicas",
     "Replicas that this broker holds.",
-    "Where brokers differ much, place new partitions on the emptier ones.",
+    "If brokers differ much, place new partitions on the emptier ones.",
 )
 LEADERS = gauge(
     "tidelog_broker_leaders",
     "Partitions that this broker leads.",
-    "Where brokers differ much, look for leaders that are not the preferred ones.",
+    "If brokers differ much, find leaders that are not the preferred ones.",
 )
 LEADERLESS = gauge(
     "tidelog_broker_leaderless_replicas",
     "Replicas here whose partition has no leader, as far as this broker knows.",
-    "Run `tidelog explain`: it names who was in sync last and when it died.",
+    "Run `tidelog explain`: it names the last in-sync broker, and when it died.",
 )
 OUT_OF_SERVICE = gauge(
     "tidelog_broker_out_of_service_replicas",
     "Replicas here that are damaged, and neither lead nor follow before they are repaired.",
-    "Look for replica_damaged in this broker's log, and at the disk if it stays.",
+    "Check replica_damaged in this broker's log, and the disk if it lasts.",
 )
 UNDER_REPLICATED = gauge(
     "tidelog_broker_under_replicated_partitions",
@@ -115,7 +115,8 @@ UNDER_REPLICATED = gauge(
 )
 UNDER_MIN_ISR = gauge(
     "tidelog_broker_under_min_isr_partitions",
-    "Partitions led here whose ISR is below min ISR: acks=all is refused, HW stands still.",
+    "Partitions led here whose ISR is below min ISR: acks=all is rejected, the high watermark is "
+    "stalled.",
     "Bring replicas back at once; `tidelog explain` names them.",
 )
 AT_MIN_ISR = gauge(
@@ -125,17 +126,17 @@ AT_MIN_ISR = gauge(
 )
 HW_STALLED = gauge(
     "tidelog_broker_hw_stalled_partitions",
-    "Partitions led here in which records wait and the high watermark stands still.",
-    "Run `tidelog explain`: it names the follower that holds it, and why.",
+    "Partitions led here in which records wait and the high watermark is stalled.",
+    "Run `tidelog explain`: it names the follower that holds it back, and why.",
 )
 UNCOMMITTED_RECORDS = gauge(
     "tidelog_broker_uncommitted_records",
     "Records between high watermark and log end, over all partitions led here.",
-    "Where it only grows, look at tidelog_follower_max_lag_seconds.",
+    "If it only grows, check tidelog_follower_max_lag_seconds.",
 )
 PARTITIONS_WITHOUT_SERIES = gauge(
     "tidelog_partitions_without_series",
-    "Unwell or lagging partitions that have no series of their own, so that scrapes stay small.",
+    "Unhealthy or lagging partitions that have no series of their own, so that scrapes stay small.",
     "Run `tidelog explain` for all of them.",
 )
 
@@ -144,7 +145,7 @@ LAG_RECORDS = gauge(
     "tidelog_replication_lag_records",
     "Records that a follower lacks (at least: those since the leader epoch began, where it has "
     "not fetched in it); the worst partitions only.",
-    "Look at the follower's event loop, disk and network; `tidelog explain broker N` tells more.",
+    "Check the follower's event loop, disk and network; `tidelog explain broker N` reports more.",
     labels=("topic", "partition", "follower"),
     bound=MAX_LAG_SERIES,
 )
@@ -169,7 +170,7 @@ FOLLOWER_LAG_RECORDS = gauge(
     "tidelog_follower_lag_records",
     "Records that a follower lacks, over all partitions led here; at least those since the "
     "leader epoch began, where it has not fetched in it.",
-    "Where one broker lags behind every leader, look at that broker.",
+    "If one broker lags behind every leader, check that broker.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
 )
@@ -186,14 +187,14 @@ FOLLOWER_MAX_LAG_SECONDS = gauge(
     "Age of the oldest record that a follower lacks, in the partitions led here in which it was "
     "caught up longest ago; at least that of the oldest since the leader epoch began, where it "
     "has not fetched in it.",
-    "Look at the follower's process (paused, dead?), disk and network.",
+    "Check the follower's process (paused, dead?), disk and network.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
 )
 FOLLOWER_LAGGING_PARTITIONS = gauge(
     "tidelog_follower_lagging_partitions",
     "Partitions led here in which a follower has not been caught up for a second.",
-    "One: look at that partition's replica. All: look at the broker.",
+    "One: check that partition's replica. All: check the broker.",
     labels=("follower",),
     bound=MAX_PEER_SERIES,
 )
@@ -214,8 +215,8 @@ FOLLOWER_FETCH_AGE = gauge(
 FOLLOWER_ADDING = gauge(
     "tidelog_follower_adding_partitions",
     "Partitions led here to which a move adds a follower that is not in sync yet.",
-    "Where it stands look whether tidelog_move_sent_bytes_total grows; `tidelog explain` says why "
-    "not.",
+    "If it does not fall, check whether tidelog_move_sent_bytes_total grows; `tidelog explain` "
+    "says why not.",
     labels=("follower",),
     bound=MAX_RECEIVER_SERIES,
 )
@@ -237,23 +238,23 @@ CLOCK_SKEW = gauge(
     "tidelog_clock_skew_seconds",
     "By how much another broker's clock is ahead of this one's, as its replica fetches and "
     "answers carry it; negative: behind.",
-    "Beyond 5 s either way put the clocks right (`chronyc tracking`): timestamps, retention by "
-    "time and the order of events rest on them. One that most others are over 60 s ahead of dates "
-    "what it leads by their time.",
+    "Beyond 5 s either way correct the clocks (`chronyc tracking`): timestamps, retention by time "
+    "and the order of events depend on them. A broker that most others are over 60 s ahead of "
+    "dates the records that it leads by their time.",
     labels=("peer",),
     bound=MAX_HEARD_CLOCKS,
 )
 RETENTION_PAUSED = gauge(
     "tidelog_retention_paused_seconds",
-    "For how long this broker has deleted nothing for its age, because its clock is in doubt; 0: "
-    "it is not.",
-    "Look what `tidelog explain` says of its clock, and put it right; it is believed again by "
-    "itself once other brokers agree, or once none has contradicted it for a day.",
+    "For how long this broker has deleted nothing by age, because its clock is in doubt; 0: it is "
+    "not.",
+    "Check what `tidelog explain` reports about its clock, and correct it; it is trusted again "
+    "automatically once other brokers agree, or once none has contradicted it for a day.",
 )
 ISR_SHRINKS = counter(
     "tidelog_isr_shrinks_total",
     "Times that this leader took replicas out of an ISR.",
-    "Now and then is a restart; a rate that stays is a slow disk, network or broker.",
+    "Single ones come from restarts; a lasting rate means a slow disk, network or broker.",
     labels=("cause",),
     series=[(cause,) for cause in ISR_CAUSES],
     bound=MAX_OTHER_SERIES,
@@ -261,7 +262,7 @@ ISR_SHRINKS = counter(
 ISR_EXPANDS = counter(
     "tidelog_isr_expands_total",
     "Times that this leader took replicas into an ISR.",
-    "As many as shrinks, soon after: replicas come and go; look at tidelog_isr_shrinks_total.",
+    "As many as shrinks, soon after: replicas come and go; check tidelog_isr_shrinks_total.",
 )
 
 # Data.
@@ -300,12 +301,12 @@ TOPIC_RECORDS = counter(
     labels=("topic", "flow"),
     bound=MAX_TOPIC_SERIES * len(TOPIC_FLOWS),
 )
-CROWDED_OUT = counter(
+EVICTED_PRODUCERS = counter(
     "tidelog_crowded_out_producers_total",
     "Producers without a name that replicas here forgot before producer_id_expiration_ms, because "
     "too many write to their partition; recent: within 10 minutes of their last batch, so that a "
     "retry of their first batch is written twice.",
-    "Look for clients that start a producer for each task, and let them keep one; or spread them "
+    "Find clients that start a producer for each task, and let them keep one; or spread them "
     "over more partitions.",
     labels=("last_write",),
     series=[(age,) for age in LAST_WRITES],
@@ -326,8 +327,8 @@ WAITS_FOR_BROKER_ID = gauge(
 )
 DAMAGED_BATCHES = gauge(
     "tidelog_damaged_batches",
-    "Stretches of records that this broker's disk damaged and that no other replica could send "
-    "again; they cannot be read.",
+    "Stretches of records that this broker's disk damaged and that no other replica could supply; "
+    "they cannot be read.",
     "Run `tidelog explain`, which names their offsets. Check the disk; restore the records from a "
     "backup, or let consumers skip them (on_damage).",
 )
@@ -335,14 +336,15 @@ DIGESTS_COMPARED = counter(
     "tidelog_digest_ranges_compared_total",
     "Ranges of offsets whose digests this broker, as the leader, compared with those that its "
     "followers reported.",
-    "Look at digest_range_offsets where it stays at 0 while followers fetch: 0 turns it off.",
+    "If it stays at 0 while followers fetch, check digest_range_offsets: 0 turns the comparison "
+    "off.",
 )
 DIGESTS_NOT_COMPARED = counter(
     "tidelog_digest_ranges_not_compared_total",
     "Ranges that followers reported and that were not compared: too many others waited to be read "
     "from the disk, the read had no result, or a batch of the range is unreadable. The next pass "
     "of the scrub reports them again.",
-    "Look whether many brokers scrub at full rate at once.",
+    "Check whether many brokers scrub at full rate at once.",
 )
 DIVERGENCES_FOUND = counter(
     "tidelog_divergences_found_total",
@@ -352,20 +354,20 @@ DIVERGENCES_FOUND = counter(
 )
 DIVERGED_RANGES = gauge(
     "tidelog_diverged_ranges",
-    "Ranges of committed records in which replicas hold different batches, as this broker found "
-    "and has not found otherwise since.",
+    "Ranges of committed records in which replicas hold different batches, as this broker found, "
+    "and has not found equal since.",
     "Run `tidelog explain`, which names the offsets and both replicas; compare them with "
-    "`tidelog dump-log FILE`, and copy the wrong one again.",
+    "`tidelog dump-log FILE`, and copy the wrong replica again.",
 )
 SCRUB_BYTES = counter(
     "tidelog_scrub_bytes_total",
     "Bytes of the logs that the scrub has checked on the disk, in all incarnations of the broker.",
-    "Look at scrub_period_ms and scrub_bytes_per_second where it is too slow.",
+    "If it is too slow, change scrub_period_ms and scrub_bytes_per_second.",
 )
 SCRUB_PASSES = counter(
     "tidelog_scrub_passes_total",
-    "Passes of the scrub over all logs that came to their end.",
-    "Look at scrub_period_ms where there are too few.",
+    "Completed passes of the scrub over all logs.",
+    "If there are too few, lower scrub_period_ms.",
 )
 SCRUB_LAST_PASS = gauge(
     "tidelog_scrub_last_pass_timestamp_seconds",
@@ -375,33 +377,33 @@ SCRUB_LAST_PASS = gauge(
 SCRUB_DAMAGE = counter(
     "tidelog_scrub_damaged_batches_total",
     "Damaged batches that the scrub was the first to find.",
-    "Look at the disk (dmesg, smartctl), and replace it where this grows.",
+    "Check the disk (dmesg, smartctl), and replace it where this grows.",
 )
 PRODUCER_NAMES = gauge(
     "tidelog_named_producers",
     "Names of producers in the cluster, as this broker knows it; each takes room in etcd, in every "
     "broker and in every partition that it wrote to.",
-    "Look for jobs that take new names for each run; producer_name_expiration_ms says after how "
-    "long an unused one is given up.",
+    "Find jobs that use new names for each run; an unused name expires after "
+    "producer_name_expiration_ms.",
 )
 WAITING_CONSUMERS = gauge(
     "tidelog_waiting_consumers_partitions",
     "Partitions led here whose consumers get nothing, because their offset lies between high "
     "watermark and log end.",
-    "Find out with `tidelog explain` what holds the high watermark.",
+    "Run `tidelog explain`: it says what holds the high watermark back.",
 )
 
 # The log.
 LOG_SIZE = gauge(
     "tidelog_log_size_bytes",
     "Bytes of all logs here.",
-    "Against tidelog_disk_free_bytes it tells how long the disk lasts; retention_bytes and "
+    "Compare with tidelog_disk_free_bytes for how long the disk lasts; retention_bytes and "
     "retention_ms bound it.",
 )
 LOG_SEGMENTS = gauge(
     "tidelog_log_segments",
     "Segments of all logs here.",
-    "Where there are very many, raise segment_bytes.",
+    "If there are very many, raise segment_bytes.",
 )
 TOPIC_LOG_SIZE = gauge(
     "tidelog_topic_log_size_bytes",
@@ -413,19 +415,19 @@ TOPIC_LOG_SIZE = gauge(
 PARTITION_LOG_SIZE = gauge(
     "tidelog_partition_log_size_bytes",
     "Bytes of a replica's log here; the largest only.",
-    "Where one outgrows its siblings, look at the producers' keys.",
+    "If one outgrows its siblings, check the producers' keys.",
     labels=("topic", "partition"),
     bound=MAX_PARTITION_SERIES,
 )
 UNFLUSHED_RECORDS = gauge(
     "tidelog_log_unflushed_records",
-    "Records here that are not on the disk yet, by what is known to be synced.",
-    "Where it only grows the disk does not keep up, or fails: look at flush in the log.",
+    "Records here that are not known to be synced to the disk.",
+    "If it only grows the disk does not keep up, or fails: check flush in the log.",
 )
 DISK_FREE = gauge(
     "tidelog_disk_free_bytes",
     "Free bytes of the file system of data_dir.",
-    "Below a tenth of its size: lower retention or add disk, before writes are refused.",
+    "Below a tenth of its size: lower retention or add disk, before writes are rejected.",
 )
 DISK_SIZE = gauge(
     "tidelog_disk_size_bytes",
@@ -474,7 +476,7 @@ BROKER_METRICS = (
     DATA_BATCHES,
     TOPIC_BYTES,
     TOPIC_RECORDS,
-    CROWDED_OUT,
+    EVICTED_PRODUCERS,
     DIRECTORY_INTACT,
     WAITS_FOR_BROKER_ID,
     DAMAGED_BATCHES,

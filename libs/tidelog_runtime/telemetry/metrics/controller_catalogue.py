@@ -23,15 +23,15 @@ from tidelog_runtime.telemetry.metrics.service_catalogue import (
     MAX_OTHER_SERIES,
     QUEUE_DEPTH,
     REQUEST_DURATION,
-    REQUESTS_REFUSED,
+    REQUESTS_REJECTED,
     SERVICE_METRICS,
     STATE_CHANGE_DURATION,
 )
 
-MAX_UNWELL_SERIES = 200
+MAX_UNHEALTHY_SERIES = 200
 
-CLEAN, UNCLEAN, NOBODY = "clean", "unclean", "nobody"
-ELECTION_OUTCOMES = (CLEAN, UNCLEAN, NOBODY)
+CLEAN, UNCLEAN, NO_LEADER_ELECTED = "clean", "unclean", "nobody"
+ELECTION_OUTCOMES = (CLEAN, UNCLEAN, NO_LEADER_ELECTED)
 ELECTION_CAUSES = tuple(
     cause.value
     for cause in (
@@ -60,7 +60,7 @@ DEPARTURE_CAUSES = tuple(
         Cause.NONE,
     )
 )
-ADMIN_REFUSALS = tuple(
+ADMIN_REJECTIONS = tuple(
     code.name
     for code in ErrorCode
     if code in (ErrorCode.INTERNAL, ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT)
@@ -68,7 +68,7 @@ ADMIN_REFUSALS = tuple(
     or ErrorCode.INVALID_TOPIC_NAME <= code <= ErrorCode.NOT_CONTROLLER
 )
 # All read-only requests count as one.
-ADMIN_QUESTIONS = "describe"
+ADMIN_QUERIES = "describe"
 ADMIN_REQUESTS = (
     "create_topic",
     "delete_topic",
@@ -82,10 +82,10 @@ ADMIN_REQUESTS = (
     "elect_preferred_leaders",
     "move_leaders",
     "set_maintenance",
-    ADMIN_QUESTIONS,
+    ADMIN_QUERIES,
 )
 # By request and code; the expected series exist from the start.
-MAX_ADMIN_REFUSALS = 160
+MAX_ADMIN_REJECTIONS = 160
 MOVE_STATES = ("waiting", "active", "done", "dropped")
 PROBLEMS = ("offline", "under_min_isr", "at_min_isr", "under_replicated", "unclean")
 CONTROLLER_QUEUES = ("events", "transactions", "admin_requests")
@@ -109,39 +109,39 @@ CONTROLLER_TIMED_CHANGES = (
     ),
 )
 
-ADMIN_REFUSED = REQUESTS_REFUSED.of(
-    product(("create_topic", "delete_topic", "recover_partitions"), ADMIN_REFUSALS),
-    MAX_ADMIN_REFUSALS,
+ADMIN_REJECTED = REQUESTS_REJECTED.of(
+    product(("create_topic", "delete_topic", "recover_partitions"), ADMIN_REJECTIONS),
+    MAX_ADMIN_REJECTIONS,
 )
 ADMIN_DURATION = REQUEST_DURATION.of((request, "") for request in ADMIN_REQUESTS)
 
 ACTIVE = gauge(
     "tidelog_controller_active",
-    "1 on the active controller, 0 on one that stands by.",
-    "The sum must be 1. At 0 nobody elects leaders: look at etcd and at the controllers' logs.",
+    "1 on the active controller, 0 on a standby.",
+    "The sum must be 1. At 0 no leader is elected: check etcd and the controllers' logs.",
 )
 GATEWAYS = gauge(
     "tidelog_gateways",
     "Gateways (REST API and console) that announced themselves to this controller within the last "
-    "day, by state: alive, silent (for ten seconds or longer) or stopped in order.",
-    "Where one is silent run `tidelog explain`: it says which, since when, and what to do.",
+    "day, by state: alive, silent (for ten seconds or longer) or stopped cleanly.",
+    "If one is silent run `tidelog explain`: it says which, since when, and what to do.",
     labels=("state",),
     bound=len(GATEWAY_STATES),
 )
 CONTROLLER_EPOCH = gauge(
     "tidelog_controller_epoch",
-    "Epoch of this controller's present or last reign; 0: it has not reigned.",
-    "Where it climbs often, controllers lose their lease: look at etcd's latency.",
+    "Epoch of this controller's current or last term; 0: it has had none.",
+    "If it rises often, controllers lose their lease: check etcd's latency.",
 )
 CONTROLLER_ELECTIONS = counter(
     "tidelog_controller_elections_total",
     "Times that this controller became the active one.",
-    "More than restarts explain: look at tidelog_store_request_duration_seconds.",
+    "More than restarts explain: check tidelog_store_request_duration_seconds.",
 )
 EVENT_DURATION = histogram(
     "tidelog_controller_event_duration_seconds",
     "Time to decide about one event.",
-    "Above 0.1 s failovers wait for it: look how many partitions one event concerns.",
+    "Above 0.1 s failovers wait for it: check how many partitions one event concerns.",
     buckets=LOOP_BUCKETS,
 )
 
@@ -149,7 +149,7 @@ EVENT_DURATION = histogram(
 BROKERS = gauge(
     "tidelog_cluster_brokers",
     "Registered brokers, by state.",
-    "Fewer than you run: `tidelog explain` tells who left, when and why.",
+    "Fewer than you run: `tidelog explain` reports which left, when and why.",
     labels=("state",),
     bound=2,
 )
@@ -165,8 +165,8 @@ PARTITIONS = gauge(
 )
 OFFLINE = gauge(
     "tidelog_cluster_offline_partitions",
-    "Partitions without a leader: nobody can write or read them.",
-    "Run `tidelog explain`: it names who was in sync last and when it died.",
+    "Partitions without a leader: they can be neither written nor read.",
+    "Run `tidelog explain`: it names the last in-sync broker, and when it died.",
 )
 CLUSTER_UNDER_REPLICATED = gauge(
     "tidelog_cluster_under_replicated_partitions",
@@ -176,7 +176,7 @@ CLUSTER_UNDER_REPLICATED = gauge(
 )
 CLUSTER_UNDER_MIN_ISR = gauge(
     "tidelog_cluster_under_min_isr_partitions",
-    "Partitions whose ISR is below min ISR: acks=all is refused, HW stands still.",
+    "Partitions whose ISR is below min ISR: acks=all is rejected, the high watermark is stalled.",
     "Bring replicas back at once; `tidelog explain` names them.",
 )
 CLUSTER_AT_MIN_ISR = gauge(
@@ -187,20 +187,20 @@ CLUSTER_AT_MIN_ISR = gauge(
 NOT_PREFERRED = gauge(
     "tidelog_cluster_not_preferred_leader_partitions",
     "Partitions that another replica leads than the first one assigned.",
-    "After a restart the leaders stay where they went; where it makes brokers uneven, look at "
-    "tidelog_broker_leaders.",
+    "After a restart leaders stay where they moved; tidelog_broker_leaders shows whether brokers "
+    "are uneven.",
 )
 UNCLEAN_PARTITIONS = gauge(
     "tidelog_cluster_unclean_partitions",
-    "Partitions whose present epoch began with an unclean election: records may be gone.",
-    "Run `tidelog explain` for how many, and tell the topic's owners.",
+    "Partitions whose current epoch began with an unclean election: records may be gone.",
+    "Run `tidelog explain` for how many, and inform the topic's owners.",
 )
-UNWELL_PARTITION = gauge(
+UNHEALTHY_PARTITION = gauge(
     "tidelog_cluster_unwell_partition",
-    "1 for each partition that is not as it should be, by problem; the worst only.",
+    "1 for each unhealthy partition, by problem; the worst only.",
     "Run `tidelog explain TOPIC/PARTITION`.",
     labels=("topic", "partition", "problem"),
-    bound=MAX_UNWELL_SERIES,
+    bound=MAX_UNHEALTHY_SERIES,
 )
 DELETIONS = gauge(
     "tidelog_cluster_topic_deletions",
@@ -215,33 +215,33 @@ OPERATIONS = gauge(
 MOVES = gauge(
     "tidelog_cluster_moves",
     "Moves of partitions of these operations, by state; waiting ones have not begun.",
-    "Where some wait and none is active look with `tidelog explain` what holds them back.",
+    "If some wait and none is active, `tidelog explain` says what holds them back.",
     labels=("state",),
     bound=len(MOVE_STATES),
 )
 MOVING = gauge(
     "tidelog_cluster_moving_partitions",
-    "Partitions that are under way to other replicas, or back from there.",
-    "Look at tidelog_follower_adding_lag_bytes for how much is left to copy.",
+    "Partitions that are being reassigned, or rolled back.",
+    "See tidelog_follower_adding_lag_bytes for what is left to copy.",
 )
 BACKLOG = gauge(
     "tidelog_state_change_backlog_partitions",
     "Partitions whose newest state a broker has not acknowledged.",
-    "Where it stands for seconds look at that broker: `tidelog explain broker N`.",
+    "If it does not fall for seconds, check that broker: `tidelog explain broker N`.",
     labels=("broker",),
     bound=MAX_PEER_SERIES,
 )
 BACKLOG_AGE = gauge(
     "tidelog_state_change_backlog_age_seconds",
     "For how long the oldest of them has waited.",
-    "Beyond command_timeout_ms the broker is overdue: look whether it is paused or cut off.",
+    "Beyond command_timeout_ms the broker is overdue: check whether it is paused or cut off.",
     labels=("broker",),
     bound=MAX_PEER_SERIES,
 )
 OVERDUE = gauge(
     "tidelog_state_change_overdue",
     "1 while a live broker has not acknowledged a command within command_timeout_ms.",
-    "Look at that broker's event loop and log; the command is sent again by itself.",
+    "Check that broker's event loop and log; the command is sent again automatically.",
     labels=("broker",),
     bound=MAX_PEER_SERIES,
 )
@@ -250,7 +250,7 @@ OVERDUE = gauge(
 ELECTIONS = counter(
     "tidelog_elections_total",
     "Elections of partition leaders, by outcome and cause; `nobody`: none could be elected.",
-    "Look at the cause: broker_crashed wants a look at that broker's log and machine.",
+    "Check the cause: for broker_crashed, check that broker's log and machine.",
     labels=("outcome", "cause"),
     series=product(ELECTION_OUTCOMES, ELECTION_CAUSES),
     bound=MAX_OTHER_SERIES,
@@ -258,12 +258,13 @@ ELECTIONS = counter(
 UNCLEAN_ELECTIONS = counter(
     "tidelog_unclean_elections_total",
     "Elections of a leader that may lack records that were committed.",
-    "Find out with `tidelog trace TOPIC/PARTITION` what may be lost, and tell the topic's owners.",
+    "Find out with `tidelog trace TOPIC/PARTITION` what may be lost, and inform the topic's "
+    "owners.",
 )
 CONTROLLER_ISR_SHRINKS = counter(
     "tidelog_controller_isr_shrinks_total",
     "Times that the controller took replicas out of an ISR, because their broker has gone.",
-    "Look at tidelog_broker_departures_total for why they went.",
+    "Check tidelog_broker_departures_total for why they went.",
     labels=("cause",),
     series=[(cause,) for cause in ELECTION_CAUSES],
     bound=MAX_OTHER_SERIES,
@@ -271,7 +272,7 @@ CONTROLLER_ISR_SHRINKS = counter(
 DEPARTURES = counter(
     "tidelog_broker_departures_total",
     "Brokers that left the cluster, by cause.",
-    "Look at that broker's log and machine, unless somebody stopped it.",
+    "Check that broker's log and machine, unless an operator stopped it.",
     labels=("cause",),
     series=[(cause,) for cause in DEPARTURE_CAUSES],
     bound=MAX_OTHER_SERIES,
@@ -279,7 +280,7 @@ DEPARTURES = counter(
 COMMANDS_OVERDUE = counter(
     "tidelog_commands_overdue_total",
     "Times that a live broker did not acknowledge a command within command_timeout_ms.",
-    "Look at that broker with `tidelog explain broker N`.",
+    "Check that broker with `tidelog explain broker N`.",
 )
 
 CLUSTER_METRICS = (
@@ -292,7 +293,7 @@ CLUSTER_METRICS = (
     CLUSTER_AT_MIN_ISR,
     NOT_PREFERRED,
     UNCLEAN_PARTITIONS,
-    UNWELL_PARTITION,
+    UNHEALTHY_PARTITION,
     DELETIONS,
     OPERATIONS,
     MOVES,
@@ -305,7 +306,7 @@ CONTROLLER_METRICS = (
     *SERVICE_METRICS,
     STATE_CHANGE_DURATION.of(CONTROLLER_TIMED_CHANGES),
     ADMIN_DURATION,
-    ADMIN_REFUSED,
+    ADMIN_REJECTED,
     QUEUE_DEPTH.of((queue,) for queue in CONTROLLER_QUEUES),
     CLIENT_REQUESTS,
     CLIENT_REJECTIONS,

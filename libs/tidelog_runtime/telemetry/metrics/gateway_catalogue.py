@@ -21,8 +21,8 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "other")
 GATEWAY_REQUESTS = counter(
     "tidelog_gateway_requests_total",
     "Requests answered, by route, method and status.",
-    "Look at answers of 500 and above in the gateway's log; `tidelog explain` tells what is "
-    "wrong with the cluster.",
+    "Check answers of 500 and above in the gateway's log; `tidelog explain` reports what is wrong "
+    "with the cluster.",
     labels=("route", "method", "status"),
     bound=MAX_REQUEST_SERIES,
 )
@@ -37,17 +37,17 @@ GATEWAY_DURATION = histogram(
 GATEWAY_PENDING = gauge(
     "tidelog_gateway_pending_requests",
     "Requests that are being answered.",
-    "Where it nears max_concurrent_requests, look who asks so much.",
+    "Near max_concurrent_requests, find the client that sends so many.",
 )
 GATEWAY_STREAMS = gauge(
     "tidelog_gateway_open_streams",
     "Streams of events that are open.",
-    "Where it nears max_concurrent_streams, look who does not close them.",
+    "Near max_concurrent_streams, find the client that does not close them.",
 )
 GATEWAY_OVERVIEW_AGE = gauge(
     "tidelog_gateway_overview_age_seconds",
-    "Age of the oldest part of the overview; it grows while nobody looks at it.",
-    "Look at `parts` of /v1/cluster/overview: it says what does not answer.",
+    "Age of the oldest part of the overview; it grows while no client requests it.",
+    "Check `parts` of /v1/cluster/overview: it names what does not answer.",
 )
 
 # An alert on this metric covers gateways, too.

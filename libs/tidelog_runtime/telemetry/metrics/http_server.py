@@ -36,16 +36,16 @@ from prometheus_client.registry import Collector
 
 from tidelog.version import installed_version
 from tidelog_runtime.config import ServiceConfig
-from tidelog_runtime.telemetry.metrics.loop_watch import LoopWatch
 from tidelog_runtime.telemetry.metrics.metric import LabelValues, Metric, MetricType
-from tidelog_runtime.telemetry.metrics.recording import Distribution
+from tidelog_runtime.telemetry.metrics.recording import Histogram
 from tidelog_runtime.telemetry.metrics.service_catalogue import (
     BUILD_INFO,
     EVENT_LOOP_SILENT,
     SCRAPE_COLLECTION,
     SCRAPE_TIMEOUTS,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.service_metrics import LoopWatch
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 # Shorter than Prometheus' default of 10 s, so that the scrape is answered.
 COLLECTION_TIMEOUT_S = 5.0
@@ -53,7 +53,7 @@ COLLECTION_TIMEOUT_S = 5.0
 _log = structlog.get_logger()
 
 # Sets the service's own values; yields to the event loop.
-Collect = Callable[[Sheet], Awaitable[None]]
+Collect = Callable[[MetricsSnapshot], Awaitable[None]]
 
 
 class MetricsUnavailableError(Exception):
@@ -152,22 +152,22 @@ class Exposition:
 
     async def text(self) -> bytes:
         began = time.perf_counter()
-        sheet = Sheet(self._metrics)
-        sheet.tell_distributions(self._watch.lag)
-        await self._collect(sheet)
-        sheet.begin()
-        sheet.tell(BUILD_INFO, 1, *self._build)
+        snapshot = MetricsSnapshot(self._metrics)
+        snapshot.set_histograms(self._watch.lag)
+        await self._collect(snapshot)
+        snapshot.begin()
+        snapshot.set(BUILD_INFO, 1, *self._build)
         # Code that runs here shows that the loop runs.
-        sheet.tell(EVENT_LOOP_SILENT, self._watch.silent_seconds)
-        sheet.tell(SCRAPE_COLLECTION, time.perf_counter() - began)
+        snapshot.set(EVENT_LOOP_SILENT, self._watch.silent_seconds)
+        snapshot.set(SCRAPE_COLLECTION, time.perf_counter() - began)
         own = CollectorRegistry()
-        own.register(_Collected(sheet))
+        own.register(_Collected(snapshot))
         return generate_latest(own) + generate_latest(self._library)
 
 
 class _Collected(Collector):
-    def __init__(self, sheet: Sheet) -> None:
-        self._sheet = sheet
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        self._sheet = snapshot
 
     def collect(self) -> Iterator[MetricFamily]:
         yield from families(self._sheet)
@@ -196,27 +196,27 @@ class LoopCollector(Collector):
         self._scrape = threading.Lock()
 
     def collect(self) -> Iterator[MetricFamily]:
-        sheet = Sheet(self._metrics)
+        snapshot = MetricsSnapshot(self._metrics)
         silent_seconds = self._watch.silent_seconds
         began = time.perf_counter()
-        if not self._gather(sheet):
+        if not self._gather(snapshot):
             self._timeouts += 1
             # The coroutine may still be changing the previous one.
-            sheet = Sheet(self._metrics)
-        sheet.tell(BUILD_INFO, 1, *self._build)
-        sheet.tell(EVENT_LOOP_SILENT, silent_seconds)
-        sheet.tell(SCRAPE_TIMEOUTS, self._timeouts)
-        sheet.tell(SCRAPE_COLLECTION, time.perf_counter() - began)
-        yield from families(sheet)
+            snapshot = MetricsSnapshot(self._metrics)
+        snapshot.set(BUILD_INFO, 1, *self._build)
+        snapshot.set(EVENT_LOOP_SILENT, silent_seconds)
+        snapshot.set(SCRAPE_TIMEOUTS, self._timeouts)
+        snapshot.set(SCRAPE_COLLECTION, time.perf_counter() - began)
+        yield from families(snapshot)
 
-    def _gather(self, sheet: Sheet) -> bool:
+    def _gather(self, snapshot: MetricsSnapshot) -> bool:
         loop = self.loop
         if loop is None or loop.is_closed():
             return False
         if not self._scrape.acquire(timeout=COLLECTION_TIMEOUT_S):
             return False
         try:
-            collecting = asyncio.run_coroutine_threadsafe(self._fill(sheet), loop)
+            collecting = asyncio.run_coroutine_threadsafe(self._fill(snapshot), loop)
             try:
                 collecting.result(COLLECTION_TIMEOUT_S)
             except (TimeoutError, concurrent.futures.CancelledError):
@@ -228,25 +228,25 @@ class LoopCollector(Collector):
             self._scrape.release()
         return True
 
-    async def _fill(self, sheet: Sheet) -> None:
-        sheet.tell_distributions(self._watch.lag)
-        await self._collect(sheet)
-        sheet.begin()
+    async def _fill(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set_histograms(self._watch.lag)
+        await self._collect(snapshot)
+        snapshot.begin()
 
 
-def families(sheet: Sheet) -> Iterator[MetricFamily]:
-    for name, values in sheet.values.items():
-        metric = sheet.metric(name)
+def families(snapshot: MetricsSnapshot) -> Iterator[MetricFamily]:
+    for name, values in snapshot.values.items():
+        metric = snapshot.metric(name)
         kind = CounterMetricFamily if metric.type is MetricType.COUNTER else GaugeMetricFamily
         family = kind(name, metric.help, labels=metric.labels)
         for labels, value in values.items():
             family.add_metric(labels, value)
         yield family
-    for name, series in sheet.distributions.items():
-        yield _histogram(sheet.metric(name), series)
+    for name, series in snapshot.distributions.items():
+        yield _histogram(snapshot.metric(name), series)
 
 
-def _histogram(metric: Metric, series: dict[LabelValues, Distribution]) -> HistogramMetricFamily:
+def _histogram(metric: Metric, series: dict[LabelValues, Histogram]) -> HistogramMetricFamily:
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
     bounds = [*map(str, metric.buckets), "+Inf"]
     for labels, distribution in series.items():

@@ -27,7 +27,7 @@ class Metric(NamedTuple):
 
     name: str
     type: MetricType
-    tells: str
+    meaning: str
     remedy: str
     labels: tuple[str, ...] = ()
     series: tuple[LabelValues, ...] = ()
@@ -36,7 +36,7 @@ class Metric(NamedTuple):
 
     @property
     def help(self) -> str:
-        return f"{self.tells} {self.remedy}"
+        return f"{self.meaning} {self.remedy}"
 
     @property
     def max_series(self) -> int:
@@ -53,31 +53,31 @@ class Metric(NamedTuple):
 _ALONE: tuple[LabelValues, ...] = ((),)
 
 
-def gauge(name: str, tells: str, remedy: str, labels: LabelValues = (), bound: int = 0) -> Metric:
+def gauge(name: str, meaning: str, remedy: str, labels: LabelValues = (), bound: int = 0) -> Metric:
     return Metric(
-        name, MetricType.GAUGE, tells, remedy, labels, () if labels else _ALONE, bound=bound
+        name, MetricType.GAUGE, meaning, remedy, labels, () if labels else _ALONE, bound=bound
     )
 
 
 def counter(
     name: str,
-    tells: str,
+    meaning: str,
     remedy: str,
     labels: LabelValues = (),
     series: Iterable[LabelValues] = (),
     bound: int = 0,
 ) -> Metric:
     known = tuple(series) if labels else _ALONE
-    return Metric(name, MetricType.COUNTER, tells, remedy, labels, known, bound)
+    return Metric(name, MetricType.COUNTER, meaning, remedy, labels, known, bound)
 
 
 def histogram(
     name: str,
-    tells: str,
+    meaning: str,
     remedy: str,
     buckets: tuple[float, ...],
     labels: LabelValues = (),
     series: Iterable[LabelValues] = (),
 ) -> Metric:
     known = tuple(series) if labels else _ALONE
-    return Metric(name, MetricType.HISTOGRAM, tells, remedy, labels, known, buckets=buckets)
+    return Metric(name, MetricType.HISTOGRAM, meaning, remedy, labels, known, buckets=buckets)

@@ -30,7 +30,7 @@ class Counts:
             self.values[labels] = amount
 
 
-class Distribution:
+class Histogram:
     """One series of a histogram of seconds.
 
     - `counts`: of each bucket alone; the last one is for values above all bounds.
@@ -52,12 +52,12 @@ class Distribution:
         return list(accumulate(self.counts))
 
 
-class Distributions:
+class HistogramFamily:
     """All series of a histogram: those that the metric names."""
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
-        self.series = {labels: Distribution(metric.buckets) for labels in metric.series}
+        self.series = {labels: Histogram(metric.buckets) for labels in metric.series}
 
-    def of(self, *labels: str) -> Distribution:
+    def of(self, *labels: str) -> Histogram:
         return self.series[labels]

@@ -33,38 +33,38 @@ BUILD_INFO = gauge(
 )
 EVENT_LOOP_LAG = histogram(
     "tidelog_event_loop_lag_seconds",
-    "How late the service's event loop came to a timer.",
-    "Above 0.1 s every request waits: look for a paused or starved process, a slow disk, or "
+    "How late the service's event loop ran a timer.",
+    "Above 0.1 s every request waits: find a paused or starved process, a slow disk, or "
     "more load than one core carries.",
     buckets=LOOP_BUCKETS,
 )
 EVENT_LOOP_SILENT = gauge(
     "tidelog_event_loop_silent_seconds",
-    "For how long the service's event loop has come to no timer.",
-    "Above 3 s the service is taken for dead: look at its CPU, its disk and its stack (py-spy).",
+    "For how long the service's event loop has run no timer.",
+    "Above 3 s the service counts as dead: check its CPU, its disk and its stack (py-spy).",
 )
 SCRAPE_COLLECTION = gauge(
     "tidelog_scrape_collection_seconds",
-    "How long this scrape took to collect its figures on the event loop.",
+    "How long this scrape took to collect its values on the event loop.",
     "Above 0.2 s scrape less often.",
 )
 SCRAPE_TIMEOUTS = counter(
     "tidelog_scrape_timeouts_total",
-    "Scrapes answered without the service's own figures, because its event loop did not come to "
-    "collecting them in time.",
-    "Look at tidelog_event_loop_silent_seconds.",
+    "Scrapes answered without the service's own values, because its event loop did not collect "
+    "them in time.",
+    "Check tidelog_event_loop_silent_seconds.",
 )
 STATE_CHANGES = counter(
     "tidelog_state_changes_total",
-    "Stages of state changes that this service told.",
-    "Look at the changes themselves with `tidelog trace TOPIC/PARTITION`; failed ones say why.",
+    "Stages of state changes that this service reported.",
+    "See the changes themselves with `tidelog trace TOPIC/PARTITION`; failed ones say why.",
     labels=("kind", "stage"),
     series=product((kind.value for kind in Kind), (stage.value for stage in Stage)),
 )
 STATE_CHANGE_DURATION = histogram(
     "tidelog_state_change_duration_seconds",
-    "Time from the request of a state change, wherever that was made, to this stage of it.",
-    "Where it grows compare the stages: received late is the network or a busy broker, "
+    "Time from the request of a state change, in any service, to this stage of it.",
+    "If it grows compare the stages: received late is the network or a busy broker, "
     "completed late its disk, acknowledged late the controller.",
     buckets=CHANGE_BUCKETS,
     labels=("kind", "stage"),
@@ -72,21 +72,21 @@ STATE_CHANGE_DURATION = histogram(
 EVENTS_DROPPED = counter(
     "tidelog_events_dropped_total",
     "Events that were not written to the topic __state_changes.",
-    "Read them in the service's log, and look whether that topic has a leader.",
+    "Read them in the service's log, and check whether that topic has a leader.",
 )
 STORE_DURATION = histogram(
     "tidelog_store_request_duration_seconds",
     "Time until etcd answered.",
-    "Above 0.1 s look at the disk of etcd's leader (its fsync duration).",
+    "Above 0.1 s check the disk of etcd's leader (its fsync duration).",
     buckets=STORE_BUCKETS,
     labels=("operation",),
     series=[(operation,) for operation in STORE_OPERATIONS],
 )
 STORE_ERRORS = counter(
     "tidelog_store_errors_total",
-    "Requests that etcd did not answer, or rejected for want of room.",
-    "Look whether etcd has a quorum: records are written and read all the same, but no leader "
-    "is elected.",
+    "Requests that etcd did not answer, or rejected for lack of space.",
+    "Check whether etcd has a quorum: records are still written and read, but no leader is "
+    "elected.",
     labels=("operation",),
     series=[(operation,) for operation in STORE_OPERATIONS],
 )
@@ -94,29 +94,28 @@ STORE_UNREACHABLE = gauge(
     "tidelog_store_unreachable_seconds",
     "For how long etcd has not answered this service, or has rejected its writes; 0: it does "
     "neither.",
-    "Start etcd, mend the network to etcd_endpoints, or make room in etcd (`tidelog explain` says "
-    "which); meanwhile no leader is elected.",
+    "Start etcd, repair the network to etcd_endpoints, or free space in etcd (`tidelog explain` "
+    "says which); meanwhile no leader is elected.",
 )
 REQUEST_DURATION = histogram(
     "tidelog_request_duration_seconds",
     "Time until a request was answered, waits for replicas, disk and new records included; a "
-    "fetch that ends without any record is told as `..._idle`.",
-    "Compare acks=all with acks=leader: the difference is replication. Then look at "
+    "fetch that ends without any record counts as `..._idle`.",
+    "Compare acks=all with acks=leader: the difference is replication. Then check "
     "tidelog_event_loop_lag_seconds and at the disk.",
     buckets=REQUEST_BUCKETS,
     labels=("request", "acks"),
 )
-REQUESTS_REFUSED = counter(
+REQUESTS_REJECTED = counter(
     "tidelog_requests_refused_total",
     "Errors answered, one for each partition of a request.",
-    "Do what the comment of the code in errors.proto says; `tidelog explain` tells why.",
+    "Follow the comment of the code in errors.proto; `tidelog explain` says why.",
     labels=("request", "code"),
 )
 CLIENT_REQUESTS = gauge(
     "tidelog_client_requests",
     "Requests of clients that the service is answering, long polls among them.",
-    "Above three quarters of max_client_requests look for clients that open a consumer for each "
-    "task.",
+    "Above three quarters of max_client_requests, find clients that open a consumer for each task.",
 )
 CLIENT_REJECTIONS = counter(
     "tidelog_client_rejected_requests_total",
@@ -129,8 +128,8 @@ CLIENT_REJECTIONS = counter(
 )
 QUEUE_DEPTH = gauge(
     "tidelog_queue_depth",
-    "How much waits in this service, by queue.",
-    "Where one only grows, look at what serves it: disk, followers, etcd or the event loop.",
+    "Length of each queue of this service.",
+    "If one only grows, check what serves it: disk, followers, etcd or the event loop.",
     labels=("queue",),
 )
 

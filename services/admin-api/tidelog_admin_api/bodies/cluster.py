@@ -1,9 +1,10 @@
-"""Bodies of the cluster, its overview and its partition map."""
+"""Bodies of the cluster: its description, overview, gateways and explanation."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from tidelog.inspection.model import Explanation as Explained
 from tidelog_admin_api.bodies.base import AnswerBody, Leader, documented, example
 
 
@@ -228,3 +229,133 @@ class PartitionMap(AnswerBody):
     )
 
     topics: list[MappedTopic] = Field(description="without those that the cluster keeps for itself")
+
+
+class LimitedClient(AnswerBody):
+    address: str
+    limit: str = Field(description="name of the limit that rejects its requests or connections")
+    value: int = Field(description="what the limit allows")
+    rejected: int = Field(description="how many were rejected since there was none for a minute")
+    last_ms: int = Field(description="milliseconds since the last of them")
+
+
+class ResourcePressure(AnswerBody):
+    resource: str = Field(description="open_files, memory, cpu, or connections of one client")
+    used: int = Field(
+        description="files, bytes, connections, or milliseconds of waiting for the CPU in `limit`"
+    )
+    limit: int
+    since_ms: int = Field(description="wall clock of the gateway, milliseconds since 1970")
+    detail: str = Field(description="what uses it; empty: not known")
+
+
+class AnnouncedGateway(AnswerBody):
+    address: str = Field(description="host:port at which others reach it")
+    host: str = Field(description="its machine or container")
+    pid: int
+    version: str
+    started_at_ms: int = Field(description="wall clock, milliseconds since 1970")
+    last_heard_ms: int = Field(
+        description="milliseconds since its last announcement, which it sends every 2 seconds"
+    )
+    state: str = Field(description="alive; silent: for 10 seconds or longer; stopped: in order")
+    limited_clients: list[LimitedClient] = Field(
+        description="those at a limit of it within the last minute, at most 10, the last one first"
+    )
+    pressures: list[ResourcePressure] = Field(
+        description="resources of which it was short when it was heard last"
+    )
+
+
+class GatewayPage(AnswerBody):
+    model_config = example(
+        items=[
+            {
+                "address": "127.0.0.1:7600",
+                "host": "gate-1",
+                "pid": 4711,
+                "version": "0.1.0",
+                "started_at_ms": 1795320000000,
+                "last_heard_ms": 900,
+                "state": "alive",
+                "limited_clients": [],
+                "pressures": [],
+            }
+        ],
+        next_page_token="",
+    )
+
+    items: list[AnnouncedGateway]
+    next_page_token: str = Field(description="empty: this is the last page")
+
+
+# Severities that count as faults; `info` does not.
+_FAULTS = ("critical", "warning")
+
+
+class Finding(AnswerBody):
+    """One problem, its cause and the next step."""
+
+    cause: str = Field(description="a word for programs")
+    severity: str = Field(description="critical, warning or info; info is no fault")
+    summary: str
+    evidence: list[str]
+    next_step: str = Field(description="what to do; empty: nothing")
+    topic: str = Field(description="empty: of no single topic")
+    partition: int = Field(description="-1: of no single partition")
+    broker: int = Field(description="the one that is to be looked at; -1: none")
+    partitions: list[str] = Field(description="some of them, as sea/3")
+    partition_count: int
+    because: list[str] = Field(description="causes of other findings that it follows from")
+
+
+class Explanation(AnswerBody):
+    """The findings of explain.
+
+    An empty list means that all is well, as far as the services that answered know.
+    """
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "well": False,
+                    "findings": [
+                        {
+                            "cause": "replica_dead",
+                            "severity": "warning",
+                            "summary": "broker 2 is gone",
+                            "evidence": ["its address 127.0.0.1:7502 refuses connections"],
+                            "next_step": "start broker 2 again",
+                            "topic": "",
+                            "partition": -1,
+                            "broker": 2,
+                            "partitions": [],
+                            "partition_count": 0,
+                            "because": [],
+                        }
+                    ],
+                    "asked": ["broker-1 at 127.0.0.1:7501", "broker-2 at 127.0.0.1:7502"],
+                    "silent": ["broker-2 at 127.0.0.1:7502"],
+                    "listening": ["refuses connections"],
+                }
+            ]
+        },
+    )
+
+    well: bool = Field(description="no finding is a fault")
+    findings: list[Finding]
+    asked: list[str] = Field(description="services, with their addresses")
+    silent: list[str] = Field(description="those of them that gave no answer")
+    listening: list[str] = Field(description="of each silent one, how it takes connections")
+
+
+def explanation(explained: Explained) -> Explanation:
+    return Explanation(
+        well=not any(finding.severity in _FAULTS for finding in explained.findings),
+        findings=[Finding.model_validate(finding) for finding in explained.findings],
+        asked=list(explained.asked),
+        silent=list(explained.silent),
+        listening=list(explained.listening),
+    )

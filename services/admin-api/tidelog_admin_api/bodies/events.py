@@ -13,7 +13,7 @@ from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import to_object
 from tidelog_admin_api.bodies.base import AnswerBody
 from tidelog_admin_api.event_filter import Newest
-from tidelog_admin_api.event_ids import event_id
+from tidelog_admin_api.event_messages import event_id
 
 _EVENT: JsonDict = {
     "id": "1767225600123-9f1c2d3e4a5b",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from tidelog.client.operations import LeaderChange
+from tidelog.admin_messages import LeaderChange
 from tidelog.request_bounds import MAX_ENTRIES_PER_REQUEST, MAX_MOVES_PER_REQUEST
 from tidelog_admin_api.bodies.base import (
     AnswerBody,
@@ -15,7 +15,7 @@ from tidelog_admin_api.bodies.base import (
     TopicName,
     documented,
 )
-from tidelog_admin_api.bodies.failures import Failure, failure_of
+from tidelog_admin_api.bodies.problem import FailureOf
 
 _CHANGES: JsonDict = {
     "items": [{"topic": "sea", "partition": 0, "leader_before": 2, "leader": 1, "error": None}]
@@ -72,7 +72,7 @@ class LeaderResult(AnswerBody):
     partition: int
     leader_before: int = Field(description="-1: none")
     leader: int = Field(description="who is to lead")
-    error: Failure | None = Field(description="null: it leads, or in a dry run would")
+    error: FailureOf = Field(description="null: it leads, or in a dry run would")
 
 
 class LeaderResults(AnswerBody):
@@ -86,15 +86,4 @@ class LeaderResults(AnswerBody):
 
 
 def leader_results(changes: list[LeaderChange]) -> LeaderResults:
-    return LeaderResults(
-        items=[
-            LeaderResult(
-                topic=change.topic,
-                partition=change.partition,
-                leader_before=change.leader_before,
-                leader=change.leader,
-                error=failure_of(change.error),
-            )
-            for change in changes
-        ]
-    )
+    return LeaderResults(items=[LeaderResult.model_validate(change) for change in changes])

@@ -1,14 +1,16 @@
-"""Bodies of operations: requests, plans and progress."""
+"""Bodies of operations: requests, plans, progress, and the bandwidth limit of moves."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, TypedDict, get_args
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tidelog.request_bounds import MAX_MOVES_PER_REQUEST
 from tidelog_admin_api.bodies.base import (
+    MAX_INT64,
+    MIN_INT64,
     AnswerBody,
     BrokerId,
     OperationId,
@@ -16,6 +18,7 @@ from tidelog_admin_api.bodies.base import (
     RequestBody,
     TopicName,
     documented,
+    whole,
 )
 
 MAX_REPLICAS = 1_000
@@ -124,6 +127,12 @@ class MoveRequest(RequestBody):
     ] = ""
 
 
+class OperationArguments(TypedDict):
+    operation_id: str
+    dry_run: bool
+    expected_plan: str
+
+
 class OperationRequest(RequestBody):
     """Fields of every request that begins an operation."""
 
@@ -137,6 +146,14 @@ class OperationRequest(RequestBody):
             examples=[""],
         ),
     ] = ""
+
+    def arguments(self, *, dry_run: bool) -> OperationArguments:
+        """Returns the arguments that all methods of the client share which begin an operation."""
+        return {
+            "operation_id": self.operation_id or "",
+            "dry_run": dry_run,
+            "expected_plan": self.expected_plan,
+        }
 
 
 class ReassignRequest(OperationRequest):
@@ -242,6 +259,7 @@ class Operation(AnswerBody):
     revision: int = Field(description="as the ETag of the operation")
 
 
+# The name is part of the OpenAPI document; the client calls it AcceptedOperation.
 class BegunOperation(AnswerBody):
     """The operation and its plan, or in a dry run the plan alone."""
 
@@ -308,3 +326,32 @@ class MoveProgressPage(AnswerBody):
 
     items: list[MoveProgress]
     next_page_token: str = Field(description="empty: this is the last page")
+
+
+_BOUND = (
+    "what each broker may send to replicas that are added by moves, and what each may receive as "
+    "such; null: without bound"
+)
+
+
+Rate = Annotated[
+    int,
+    Field(ge=MIN_INT64, le=MAX_INT64, json_schema_extra=documented(minimum=1_024)),
+    BeforeValidator(whole),
+]
+
+
+class ThrottleRequest(RequestBody):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"bytes_per_second": 20_000_000}]})
+
+    bytes_per_second: Rate | None = Field(description=f"{_BOUND}. At least 1,024")
+
+
+class Throttle(AnswerBody):
+    model_config = ConfigDict(
+        from_attributes=True,
+        json_schema_extra={"examples": [{"bytes_per_second": 20_000_000, "revision": 412}]},
+    )
+
+    bytes_per_second: int | None = Field(description=_BOUND)
+    revision: int = Field(description="as the ETag; 0: it was never set")

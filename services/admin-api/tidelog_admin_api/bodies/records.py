@@ -19,10 +19,10 @@ from tidelog_admin_api.bodies.base import (
     documented,
     whole,
 )
-from tidelog_admin_api.bodies.failures import Failure, failure_of
+from tidelog_admin_api.bodies.problem import Failure, failure_of
 from tidelog_admin_api.entry_counter import entries_in
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
-from tidelog_runtime.turns import ITEMS_PER_TURN, in_turns
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE, map_yielding
 
 # Bytes of a value that cost as much to convert as one more record.
 BYTES_PER_ITEM = 16 << 10
@@ -256,7 +256,7 @@ def records_to_send(request: ProduceRequest) -> tuple[list[RecordToSend], list[W
 async def produce_results(
     topic: str, outcomes: Sequence[Delivery | TidelogError]
 ) -> ProduceResults:
-    return ProduceResults(topic=topic, results=await in_turns(_result, outcomes))
+    return ProduceResults(topic=topic, results=await map_yielding(_result, outcomes))
 
 
 def _result(outcome: Delivery | TidelogError) -> RecordResult:
@@ -276,7 +276,7 @@ async def read_records(records: Iterable[Record], encoding: Encoding) -> list[Re
     """Returns the bodies of the records.
 
     Values are shown as JSON until they have MAX_PAGE_ENTRIES entries in all; values beyond are
-    shown as text. Yields to the event loop after every ITEMS_PER_TURN units of work.
+    shown as text. Yields to the event loop after every ITEMS_PER_SLICE units of work.
     """
     read: list[ReadRecord] = []
     entries = work = 0
@@ -288,7 +288,7 @@ async def read_records(records: Iterable[Record], encoding: Encoding) -> list[Re
                 chosen = Encoding.TEXT
         read.append(_read_record(record, chosen))
         work += 1 + len(record.headers) + len(record.value or b"") // BYTES_PER_ITEM
-        if work >= ITEMS_PER_TURN:
+        if work >= ITEMS_PER_SLICE:
             work = 0
             await asyncio.sleep(0)
     return read

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from tidelog.client.admin_topics import RecoveredPartition
+from tidelog.admin_messages import RecoveredPartition
 from tidelog.request_bounds import MAX_ENTRIES_PER_REQUEST, MAX_TOPIC_NAME_LENGTH
 from tidelog_admin_api.bodies.base import (
     MAX_INT64,
@@ -18,7 +18,7 @@ from tidelog_admin_api.bodies.base import (
     RequestBody,
     TopicName,
 )
-from tidelog_admin_api.bodies.failures import Failure, failure_of
+from tidelog_admin_api.bodies.problem import FailureOf
 
 _RECOVERY: JsonDict = {
     "topic": "sea",
@@ -141,7 +141,7 @@ class RecoverRequest(RequestBody):
 
 class RecoveredPartitionResult(AnswerBody):
     partition: int
-    error: Failure | None = Field(
+    error: FailureOf = Field(
         description="null: it has a leader. REQUEST_TIMED_OUT: not yet; the consent stands"
     )
 
@@ -173,9 +173,6 @@ class RecoveryResults(AnswerBody):
 def recovery_results(topic: str, recovered: Sequence[RecoveredPartition]) -> RecoveryResults:
     return RecoveryResults(
         topic=topic,
-        results=[
-            RecoveredPartitionResult(partition=one.partition, error=failure_of(one.error))
-            for one in recovered
-        ],
+        results=[RecoveredPartitionResult.model_validate(one) for one in recovered],
         described=[],
     )

@@ -7,7 +7,7 @@ from pydantic.config import JsonDict
 
 from tidelog_admin_api.bodies.base import AnswerBody, BrokerId, RequestBody
 from tidelog_admin_api.bodies.brokers import MAX_BROKERS
-from tidelog_admin_api.bodies.failures import Failure
+from tidelog_admin_api.bodies.problem import Failure
 
 _STATUS: JsonDict = {
     "enabled": True,

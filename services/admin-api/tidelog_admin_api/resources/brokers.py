@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from tidelog.client.operations import LeaderChange
-from tidelog.client.operations import RestartFinding as Finding
+from tidelog.admin_messages import LeaderChange
+from tidelog.admin_messages import RestartFinding as Finding
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
-from tidelog_admin_api.begun import BEGUN_RESPONSES, begun_answer
+from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, accepted_answer
 from tidelog_admin_api.bodies.base import AnswerBody
 from tidelog_admin_api.bodies.brokers import (
     Broker,
@@ -29,7 +29,7 @@ from tidelog_admin_api.bodies.brokers import (
 )
 from tidelog_admin_api.bodies.leaders import LeaderResult, leader_results
 from tidelog_admin_api.bodies.operations import BegunOperation
-from tidelog_admin_api.dependencies import AskBrokers, AskStates
+from tidelog_admin_api.dependencies import AskAdmin, AskStates
 from tidelog_admin_api.paging import Key, PagingQuery, page_of
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, BrokerId, DryRun, TimeoutMs
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
@@ -45,7 +45,7 @@ BrokerStatus = Literal["running", "stopping", "gone"]
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_brokers(
-    admin: AskBrokers,
+    admin: AskAdmin,
     paging: PagingQuery,
     status: Annotated[BrokerStatus | None, Query(description="only those")] = None,
 ) -> BrokerPage:
@@ -63,7 +63,7 @@ async def list_brokers(
 
 @router.get("/{broker_id}", responses=READ_PROBLEMS)
 async def describe_broker(
-    broker_id: BrokerId, admin: AskBrokers, states: AskStates
+    broker_id: BrokerId, admin: AskAdmin, states: AskStates
 ) -> BrokerWithProcess:
     """Describes a broker: its load, as the controller knows it, and its process, as it reports."""
     found = await admin.describe_brokers([broker_id])
@@ -100,7 +100,7 @@ def _known(figure: int) -> int | None:
 
 @router.get("/{broker_id}/restart-check", responses=READ_PROBLEMS)
 async def check_restart(
-    broker_id: BrokerId, admin: AskBrokers, paging: PagingQuery
+    broker_id: BrokerId, admin: AskAdmin, paging: PagingQuery
 ) -> RestartCheckPage:
     """Reports what stopping the broker now would make unavailable or bring below min ISR."""
     check = await admin.check_restart(broker_id)
@@ -135,7 +135,7 @@ def _not_all(model: type[AnswerBody]) -> dict[int | str, dict[str, Any]]:
 async def set_maintenance(
     broker_id: BrokerId,
     body: MaintenanceRequest,
-    admin: AskBrokers,
+    admin: AskAdmin,
     answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
@@ -159,7 +159,7 @@ async def set_maintenance(
 @router.put("/maintenance", responses=CHANGE_PROBLEMS | _not_all(MaintenanceOfSeveral))
 async def set_maintenance_of_several(
     body: MaintenanceOfSeveralRequest,
-    admin: AskBrokers,
+    admin: AskAdmin,
     answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
@@ -184,26 +184,21 @@ def _leaders(changes: list[LeaderChange], answer: Response) -> list[LeaderResult
     return results.items
 
 
-@router.post("/add", responses=BEGUN_RESPONSES)
+@router.post("/add", responses=ACCEPTED_RESPONSES)
 async def add_brokers(
-    body: BrokersRequest, admin: AskBrokers, response: Response, dry_run: DryRun = False
+    body: BrokersRequest, admin: AskAdmin, response: Response, dry_run: DryRun = False
 ) -> BegunOperation:
     """Gives registered brokers their share of replicas and leaders.
 
     The plan has the fewest moves that balance them; a dry run shows it.
     """
-    begun = await admin.add_brokers(
-        _distinct(body.broker_ids),
-        operation_id=body.operation_id or "",
-        dry_run=dry_run,
-        expected_plan=body.expected_plan,
-    )
-    return begun_answer(begun, response)
+    begun = await admin.add_brokers(_distinct(body.broker_ids), **body.arguments(dry_run=dry_run))
+    return accepted_answer(begun, response)
 
 
-@router.post("/remove", responses=BEGUN_RESPONSES)
+@router.post("/remove", responses=ACCEPTED_RESPONSES)
 async def remove_brokers(
-    body: BrokersRequest, admin: AskBrokers, response: Response, dry_run: DryRun = False
+    body: BrokersRequest, admin: AskAdmin, response: Response, dry_run: DryRun = False
 ) -> BegunOperation:
     """Moves all replicas off brokers, dead ones too, and places no new replicas there.
 
@@ -211,12 +206,9 @@ async def remove_brokers(
     could not keep a topic's replication factor.
     """
     begun = await admin.remove_brokers(
-        _distinct(body.broker_ids),
-        operation_id=body.operation_id or "",
-        dry_run=dry_run,
-        expected_plan=body.expected_plan,
+        _distinct(body.broker_ids), **body.arguments(dry_run=dry_run)
     )
-    return begun_answer(begun, response)
+    return accepted_answer(begun, response)
 
 
 def _distinct(broker_ids: Sequence[int]) -> list[int]:

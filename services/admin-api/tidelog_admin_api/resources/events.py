@@ -17,7 +17,7 @@ from tidelog_admin_api.bodies.events import EventList, event_list
 from tidelog_admin_api.dependencies import AskEvents, AskGateway, AskTimelines
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.event_hub import END, MISSED, Bound, TellsEvents
-from tidelog_admin_api.event_ids import time_ms_of
+from tidelog_admin_api.event_messages import MEDIA_TYPE, time_ms_of
 from tidelog_admin_api.event_ring import SERVICE_SILENT, STATE_CHANGE
 from tidelog_admin_api.limits import Bounds, Usage, client_of, stream
 from tidelog_admin_api.parameters import (
@@ -29,7 +29,6 @@ from tidelog_admin_api.parameters import (
     require_topic,
 )
 from tidelog_admin_api.problems import READ_PROBLEMS, malformed
-from tidelog_admin_api.server_sent_events import MEDIA_TYPE
 from tidelog_admin_api.timelines import Told
 
 DEFAULT_LIMIT = 100

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
 
-from tidelog.client.operations import LeaderChange
+from tidelog.admin_messages import LeaderChange
 from tidelog.model import TopicPartition
 from tidelog_admin_api.bodies.leaders import (
     ElectPreferredRequest,
@@ -17,7 +17,7 @@ from tidelog_admin_api.bodies.leaders import (
     PartitionSelector,
     leader_results,
 )
-from tidelog_admin_api.dependencies import AskLeaders
+from tidelog_admin_api.dependencies import AskAdmin
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid
 
@@ -33,7 +33,7 @@ _NOT_ALL: dict[int | str, dict[str, Any]] = {
 
 @router.post("/elect-preferred", responses=CHANGE_PROBLEMS | _NOT_ALL)
 async def elect_preferred_leaders(
-    admin: AskLeaders,
+    admin: AskAdmin,
     answer: Response,
     body: Annotated[
         ElectPreferredRequest | None,
@@ -57,7 +57,7 @@ async def elect_preferred_leaders(
 
 @router.post("/move", responses=CHANGE_PROBLEMS | _NOT_ALL)
 async def move_leaders(
-    admin: AskLeaders,
+    admin: AskAdmin,
     body: MoveLeadersRequest,
     answer: Response,
     dry_run: DryRun = False,

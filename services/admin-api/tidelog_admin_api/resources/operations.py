@@ -1,4 +1,4 @@
-"""/v1/operations: long-running changes, their progress, cancellation and reversal."""
+"""/v1/operations, /v1/reassignments, /v1/rebalance and /v1/throttle: long-running changes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from tidelog_admin_api.begun import (
-    BEGUN_RESPONSES,
+from tidelog.admin_messages import Move
+from tidelog.client import Admin
+from tidelog_admin_api.accepted import (
+    ACCEPTED_RESPONSES,
     OptionalRequest,
-    begun_answer,
-    tell_operation,
+    accepted_answer,
+    set_operation_headers,
 )
 from tidelog_admin_api.bodies.operations import (
     BegunOperation,
@@ -25,9 +27,11 @@ from tidelog_admin_api.bodies.operations import (
     OperationRequest,
     OperationState,
     Plan,
+    ReassignRequest,
+    Throttle,
+    ThrottleRequest,
 )
-from tidelog_admin_api.dependencies import AskOperations
-from tidelog_admin_api.operating import OperationsAdmin
+from tidelog_admin_api.dependencies import AskAdmin
 from tidelog_admin_api.paging import Paging, PagingQuery, page_of
 from tidelog_admin_api.parameters import MAX_NAME_LENGTH, MAX_QUERY_ENTRIES, DryRun
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
@@ -48,7 +52,7 @@ States = Annotated[
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_operations(
-    admin: AskOperations,
+    admin: AskAdmin,
     paging: PagingQuery,
     state: States = None,
     kind: Annotated[
@@ -61,7 +65,7 @@ async def list_operations(
 
 
 async def operation_page(
-    admin: OperationsAdmin,
+    admin: Admin,
     paging: Paging,
     states: Sequence[OperationState],
     kinds: Sequence[OperationKind],
@@ -76,7 +80,7 @@ async def operation_page(
 
 
 @router.get("/{operation_id}", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_operation(admin: AskOperations, operation_id: Id, answer: Response) -> Operation:
+async def describe_operation(admin: AskAdmin, operation_id: Id, answer: Response) -> Operation:
     """Describes an operation and its progress. Its moves are a resource of their own."""
     operation = await admin.describe_operation(operation_id)
     answer.headers["ETag"] = etag(operation.revision)
@@ -84,9 +88,7 @@ async def describe_operation(admin: AskOperations, operation_id: Id, answer: Res
 
 
 @router.get("/{operation_id}/moves", responses=READ_PROBLEMS)
-async def list_moves(
-    admin: AskOperations, operation_id: Id, paging: PagingQuery
-) -> MoveProgressPage:
+async def list_moves(admin: AskAdmin, operation_id: Id, paging: PagingQuery) -> MoveProgressPage:
     """Lists an operation's moves by topic and partition, and the replicas that each waits for."""
     moves, token = await admin.operation_moves_page(
         operation_id, paging.page_size, paging.page_token
@@ -107,7 +109,7 @@ async def list_moves(
     },
 )
 async def cancel_operation(
-    admin: AskOperations,
+    admin: AskAdmin,
     operation_id: Id,
     answer: Response,
     dry_run: DryRun = False,
@@ -127,13 +129,13 @@ async def cancel_operation(
         plan = await admin.plan_cancellation(operation_id, expected_revision=expected)
         return CancelledOperation(operation=None, plan=Plan.model_validate(plan))
     operation = await admin.cancel_operation(operation_id, expected_revision=expected)
-    tell_operation(operation, answer)
+    set_operation_headers(operation, answer)
     return CancelledOperation(operation=Operation.model_validate(operation), plan=None)
 
 
-@router.post("/{operation_id}/reverse", responses=BEGUN_RESPONSES)
+@router.post("/{operation_id}/reverse", responses=ACCEPTED_RESPONSES)
 async def reverse_operation(
-    admin: AskOperations,
+    admin: AskAdmin,
     operation_id: Id,
     answer: Response,
     body: OptionalRequest = None,
@@ -144,10 +146,78 @@ async def reverse_operation(
     Partitions that have been moved again since, or deleted, stay as they are.
     """
     asked = body or OperationRequest()
-    begun = await admin.reverse_operation(
-        operation_id,
-        operation_id=asked.operation_id or "",
+    begun = await admin.reverse_operation(operation_id, **asked.arguments(dry_run=dry_run))
+    return accepted_answer(begun, answer)
+
+
+moves_router = APIRouter(prefix="/v1", tags=["operations"])
+
+
+@moves_router.get("/reassignments", responses=READ_PROBLEMS)
+async def list_reassignments(
+    admin: AskAdmin, paging: PagingQuery, state: States = None
+) -> OperationPage:
+    """Lists operations whose moves were chosen by hand, the newest first.
+
+    /v1/operations lists all kinds.
+    """
+    return await operation_page(admin, paging, state or (), ["reassignment"])
+
+
+@moves_router.post("/reassignments", responses=ACCEPTED_RESPONSES)
+async def reassign(
+    admin: AskAdmin, body: ReassignRequest, answer: Response, dry_run: DryRun = False
+) -> BegunOperation:
+    """Moves partitions to the named brokers, whose number may change the replication factor."""
+    moves = [
+        Move(move.topic, move.partition, tuple(move.target), tuple(move.original), move.topic_id)
+        for move in body.moves
+    ]
+    begun = await admin.reassign(moves, **body.arguments(dry_run=dry_run))
+    return accepted_answer(begun, answer)
+
+
+@moves_router.post("/rebalance", responses=ACCEPTED_RESPONSES)
+async def rebalance(
+    admin: AskAdmin,
+    answer: Response,
+    body: OptionalRequest = None,
+    dry_run: DryRun = False,
+) -> BegunOperation:
+    """Balances replicas and preferred leaders over the present brokers with the fewest moves."""
+    asked = body or OperationRequest()
+    begun = await admin.rebalance(**asked.arguments(dry_run=dry_run))
+    return accepted_answer(begun, answer)
+
+
+throttle_router = APIRouter(prefix="/v1/throttle", tags=["operations"])
+
+
+@throttle_router.get("", responses={**TAGGED, **READ_PROBLEMS})
+async def describe_throttle(admin: AskAdmin, response: Response) -> Throttle:
+    """Describes the present throttle."""
+    throttle = await admin.describe_throttle()
+    response.headers["ETag"] = etag(throttle.revision)
+    return Throttle.model_validate(throttle)
+
+
+@throttle_router.put("", responses={**TAGGED, **CHANGE_PROBLEMS})
+async def set_throttle(
+    body: ThrottleRequest,
+    admin: AskAdmin,
+    response: Response,
+    if_match: IfMatch = None,
+    dry_run: DryRun = False,
+) -> Throttle:
+    """Sets the throttle of all moves, also of those under way; it never slows in-sync replicas."""
+
+    async def current() -> int:
+        return (await admin.describe_throttle()).revision
+
+    throttle = await admin.set_throttle(
+        body.bytes_per_second,
+        expected_revision=await expected_revision(if_match, current),
         dry_run=dry_run,
-        expected_plan=asked.expected_plan,
     )
-    return begun_answer(begun, answer)
+    response.headers["ETag"] = etag(throttle.revision)
+    return Throttle.model_validate(throttle)

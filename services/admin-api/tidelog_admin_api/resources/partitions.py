@@ -17,7 +17,7 @@ from tidelog.model import MAX_INT32
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.events import EventList, event_list
 from tidelog_admin_api.bodies.partitions import PartitionPage, PartitionWithReplicas
-from tidelog_admin_api.dependencies import AskStates, AskTimelines, AskTopics
+from tidelog_admin_api.dependencies import AskAdmin, AskStates, AskTimelines
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import BeforeMs, PartitionNumber, TopicName
@@ -37,7 +37,7 @@ _Broker = Annotated[int | None, Query(ge=0, le=MAX_INT32, description="a broker'
 @router.get("", responses=READ_PROBLEMS)
 async def list_partitions(
     topic: TopicName,
-    admin: AskTopics,
+    admin: AskAdmin,
     states: AskStates,
     paging: PagingQuery,
     unwell: Annotated[bool, Query(description="only those that are unwell")] = False,
@@ -75,7 +75,7 @@ async def list_partitions(
 async def describe_partition(
     topic: TopicName,
     partition: PartitionNumber,
-    admin: AskTopics,
+    admin: AskAdmin,
     states: AskStates,
 ) -> PartitionWithReplicas:
     """Describes a partition with every replica: its log's offsets, its lag and its problem."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from tidelog.client.admin_topics import RecoveryChoice
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog_admin_api.bodies.base import PartitionNumber
 from tidelog_admin_api.bodies.recovery import (
@@ -17,7 +17,7 @@ from tidelog_admin_api.bodies.recovery import (
     RecoveryResults,
     recovery_results,
 )
-from tidelog_admin_api.dependencies import AskRecovery, AskTopics
+from tidelog_admin_api.dependencies import AskAdmin
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     USUAL_TIMEOUT_MS,
@@ -35,7 +35,7 @@ router = APIRouter(prefix="/v1/recovery", tags=["recovery"])
 
 @router.get("", responses=READ_PROBLEMS)
 async def describe_recovery(
-    admin: AskRecovery,
+    admin: AskAdmin,
     paging: PagingQuery,
     topic: TopicQuery = "",
     partition: Annotated[
@@ -70,8 +70,7 @@ async def describe_recovery(
     },
 )
 async def recover_partitions(
-    admin: AskRecovery,
-    topics: AskTopics,
+    admin: AskAdmin,
     body: RecoverRequest,
     answer: Response,
     dry_run: DryRun = False,
@@ -97,7 +96,7 @@ async def recover_partitions(
         return RecoveryResults(topic=body.topic, results=[], described=described)
     if body.confirm != body.topic:
         # A topic that does not exist needs no confirmation.
-        await details_of(body.topic, topics, with_partitions=False)
+        await details_of(body.topic, admin, with_partitions=False)
         raise TidelogError(
             ErrorCode.NOT_CONFIRMED,
             f"records of topic {body.topic!r} may be lost for good; look at what each choice loses "

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
 
-from tidelog.client.operations import BrokerDetails
+from tidelog.admin_messages import BrokerDetails
 from tidelog.client.scrubbing import scrubbed_brokers
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
-from tidelog_admin_api.bodies.failures import Failure, failure_of, unreachable_failure
+from tidelog_admin_api.bodies.problem import Failure, failure_of, unreachable_failure
 from tidelog_admin_api.bodies.scrub import (
     BrokerScrub,
     BrokerScrubPage,
@@ -21,7 +21,7 @@ from tidelog_admin_api.bodies.scrub import (
     ScrubRequest,
     ScrubStatus,
 )
-from tidelog_admin_api.dependencies import AskBrokers, AskScrub, ScrubsBroker
+from tidelog_admin_api.dependencies import AskAdmin, AskScrub, ScrubsBroker
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import DryRun
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
@@ -42,7 +42,7 @@ _NOT_ALL: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/scrub", responses=READ_PROBLEMS)
-async def list_scrubs(admin: AskBrokers, scrub: AskScrub, paging: PagingQuery) -> BrokerScrubPage:
+async def list_scrubs(admin: AskAdmin, scrub: AskScrub, paging: PagingQuery) -> BrokerScrubPage:
     """Lists the progress and findings of the scrub of each running broker."""
     running = scrubbed_brokers(await admin.describe_brokers(), ())
     page, token = page_of("scrubs", running, lambda broker: (broker.broker_id,), paging)
@@ -52,7 +52,7 @@ async def list_scrubs(admin: AskBrokers, scrub: AskScrub, paging: PagingQuery) -
 
 @router.post("/scrub", responses=CHANGE_PROBLEMS | _NOT_ALL)
 async def begin_scrub(
-    admin: AskBrokers,
+    admin: AskAdmin,
     scrub: AskScrub,
     answer: Response,
     body: Annotated[

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Response
 
-from tidelog_admin_api.begun import BEGUN_RESPONSES, begun_answer
+from tidelog.client import Admin
+from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, accepted_answer
 from tidelog_admin_api.bodies.operations import BegunOperation
 from tidelog_admin_api.bodies.topics import (
     AlteredConfig,
@@ -17,7 +18,7 @@ from tidelog_admin_api.bodies.topics import (
     ResizedTopic,
     config_text,
 )
-from tidelog_admin_api.dependencies import AskTopics, TopicAdmin
+from tidelog_admin_api.dependencies import AskAdmin
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs, TopicName
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid
@@ -31,7 +32,7 @@ factors = APIRouter(tags=["topics"])
 async def alter_topic_config(
     topic: TopicName,
     body: ConfigRequest,
-    admin: AskTopics,
+    admin: AskAdmin,
     response: Response,
     if_match: IfMatch = None,
     dry_run: DryRun = False,
@@ -61,7 +62,7 @@ async def alter_topic_config(
 async def set_partition_count(
     topic: TopicName,
     body: PartitionCountRequest,
-    admin: AskTopics,
+    admin: AskAdmin,
     response: Response,
     if_match: IfMatch = None,
     dry_run: DryRun = False,
@@ -122,11 +123,11 @@ async def set_partition_count(
     )
 
 
-@router.put("/replication-factor", responses=BEGUN_RESPONSES)
+@router.put("/replication-factor", responses=ACCEPTED_RESPONSES)
 async def set_replication_factor(
     topic: TopicName,
     body: ReplicationFactorRequest,
-    admin: AskTopics,
+    admin: AskAdmin,
     response: Response,
     dry_run: DryRun = False,
 ) -> BegunOperation:
@@ -134,10 +135,10 @@ async def set_replication_factor(
     return await _begin_factor([topic], body, admin, response, dry_run=dry_run)
 
 
-@factors.put("/v1/replication-factor", responses=BEGUN_RESPONSES)
+@factors.put("/v1/replication-factor", responses=ACCEPTED_RESPONSES)
 async def set_replication_factor_of_several(
     body: FactorOfSeveralRequest,
-    admin: AskTopics,
+    admin: AskAdmin,
     response: Response,
     dry_run: DryRun = False,
 ) -> BegunOperation:
@@ -149,16 +150,12 @@ async def set_replication_factor_of_several(
 async def _begin_factor(
     topics: Sequence[str],
     body: ReplicationFactorRequest,
-    admin: TopicAdmin,
+    admin: Admin,
     response: Response,
     *,
     dry_run: bool,
 ) -> BegunOperation:
     begun = await admin.set_replication_factor(
-        topics,
-        body.replication_factor,
-        operation_id=body.operation_id or "",
-        dry_run=dry_run,
-        expected_plan=body.expected_plan,
+        topics, body.replication_factor, **body.arguments(dry_run=dry_run)
     )
-    return begun_answer(begun, response)
+    return accepted_answer(begun, response)

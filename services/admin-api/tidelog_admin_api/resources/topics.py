@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
 
+from tidelog.admin_messages import TopicDetails
 from tidelog.cli.health import SOUND, HealthCounts
+from tidelog.client import Admin
 from tidelog.client.admin_topics import DEFAULT_REPLICATION_FACTOR
 from tidelog.client.descriptions import TopicDescription
-from tidelog.client.topic_details import TopicDetails
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.topic import is_internal
@@ -25,7 +26,7 @@ from tidelog_admin_api.bodies.topics import (
     TopicSummary,
     config_text,
 )
-from tidelog_admin_api.dependencies import AskTopics, TopicAdmin
+from tidelog_admin_api.dependencies import AskAdmin
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     MAX_NAME_LENGTH,
@@ -53,7 +54,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_topics(
-    admin: AskTopics,
+    admin: AskAdmin,
     paging: PagingQuery,
     name_contains: Annotated[
         str, Query(max_length=MAX_NAME_LENGTH, description="only those; case matters")
@@ -92,7 +93,7 @@ def _summary(topic: TopicDescription, counts: HealthCounts) -> TopicSummary:
 @router.post("", status_code=HTTPStatus.CREATED, responses=_CREATED)
 async def create_topic(
     body: CreateTopicRequest,
-    admin: AskTopics,
+    admin: AskAdmin,
     response: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
@@ -135,7 +136,7 @@ async def create_topic(
     )
 
 
-async def _usual_factor(body: CreateTopicRequest, admin: TopicAdmin) -> int:
+async def _usual_factor(body: CreateTopicRequest, admin: Admin) -> int:
     """Returns the replication factor of a topic that is created without one.
 
     It is DEFAULT_REPLICATION_FACTOR, or the number of brokers if that is lower, as in the CLI.
@@ -155,16 +156,14 @@ async def _usual_factor(body: CreateTopicRequest, admin: TopicAdmin) -> int:
 
 
 @router.get("/{topic}", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_topic(topic: TopicName, admin: AskTopics, response: Response) -> Topic:
+async def describe_topic(topic: TopicName, admin: AskAdmin, response: Response) -> Topic:
     """Describes a topic: its full configuration and the health of its partitions."""
     details = await details_of(topic, admin)
     response.headers["ETag"] = etag(details.revision)
     return _topic(details)
 
 
-async def details_of(
-    topic: str, admin: TopicAdmin, *, with_partitions: bool = True
-) -> TopicDetails:
+async def details_of(topic: str, admin: Admin, *, with_partitions: bool = True) -> TopicDetails:
     for details in await admin.topic_details([topic], with_partitions=with_partitions):
         return details
     # The topic was deleted between two pages.
@@ -200,7 +199,7 @@ def _topic(details: TopicDetails) -> Topic:
 @router.delete("/{topic}", responses=CHANGE_PROBLEMS)
 async def delete_topic(
     topic: TopicName,
-    admin: AskTopics,
+    admin: AskAdmin,
     confirm: Annotated[
         str,
         Query(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tidelog.model import NO_LEADER, Batch
 from tidelog.state_changes.event import Cause, Kind, Stage
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -32,7 +32,7 @@ MAX_NOTED = 64
 
 
 @dataclass(slots=True)
-class _Asked:
+class _RestoreRequest:
     """The requests for one range of one replica, in one leader epoch.
 
     - `first_ms`, `last_ms`: by follower, when it was first due for a request, and last got one.
@@ -55,10 +55,10 @@ class BatchRestores:
         # Found by readers here: copied unreadable from a previous leader.
         self._noted: dict[ReplicaKey, set[OffsetRange]] = {}
         # By replica that is led here, and range.
-        self._asked: dict[tuple[ReplicaKey, OffsetRange], _Asked] = {}
+        self._requests: dict[tuple[ReplicaKey, OffsetRange], _RestoreRequest] = {}
         self._next_ms: dict[int, int] = {}
 
-    def is_coming(self, partition: Partition, found: OffsetRange) -> bool:
+    def may_be_restored(self, partition: Partition, found: OffsetRange) -> bool:
         """Returns whether an in-sync follower may yet send a batch that a reader could not read."""
         key = partition.key
         followers = _in_sync(partition, self._manager.broker_id)
@@ -68,25 +68,25 @@ class BatchRestores:
                 return False
             self._noted.setdefault(key, noted).add(found)
         now_ms = self._clock.monotonic_ms()
-        asked = self._asked_of(partition, found)
-        waited_ms = {f: now_ms - asked.first_ms.setdefault(f, now_ms) for f in followers}
-        return any(f not in asked.lacking and waited_ms[f] < WAIT_MS for f in followers)
+        request = self._request_of(partition, found)
+        waited_ms = {f: now_ms - request.first_ms.setdefault(f, now_ms) for f in followers}
+        return any(f not in request.lacking and waited_ms[f] < WAIT_MS for f in followers)
 
-    def _asked_of(self, partition: Partition, found: OffsetRange) -> _Asked:
+    def _request_of(self, partition: Partition, found: OffsetRange) -> _RestoreRequest:
         place = partition.key, found
-        asked = self._asked.get(place)
-        if asked is None or asked.leader_epoch != partition.leader_epoch:
-            asked = self._asked[place] = _Asked(partition.leader_epoch)
-        return asked
+        request = self._requests.get(place)
+        if request is None or request.leader_epoch != partition.leader_epoch:
+            request = self._requests[place] = _RestoreRequest(partition.leader_epoch)
+        return request
 
-    def wanted(
+    def ranges_to_request(
         self, follower: int, position_of: Callable[[ReplicaKey], int]
     ) -> Sequence[DivergedRange]:
         """Returns what this follower has to send. Its log agrees up to its `position_of` a
         partition."""
         damaged = self._logs.damaged_batches
         if not damaged.count and not self._noted:
-            self._asked.clear()
+            self._requests.clear()
             return ()
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_ms.get(follower, now_ms):
@@ -100,7 +100,9 @@ class BatchRestores:
                 continue
             up_to = min(position_of(key), partition.high_watermark)
             for found in self._ranges(key, partition.log.log_start_offset):
-                if found.next_offset <= up_to and self._ask(partition, found, follower, now_ms):
+                if found.next_offset <= up_to and self._is_request_due(
+                    partition, found, follower, now_ms
+                ):
                     self._next_ms[follower] = now_ms + PAUSE_MS
                     return [DivergedRange(key, *found, wants_contents=True)]
         return ()
@@ -109,8 +111,8 @@ class BatchRestores:
         """Forgets a replica that does not lead here: it copies unreadable batches from its
         leader."""
         self._noted.pop(key, None)
-        for place in [place for place in self._asked if place[0] == key]:
-            del self._asked[place]
+        for place in [place for place in self._requests if place[0] == key]:
+            del self._requests[place]
 
     def _ranges(self, key: ReplicaKey, log_start: int) -> Iterator[OffsetRange]:
         yield from self._logs.damaged_batches.of(key)
@@ -120,16 +122,18 @@ class BatchRestores:
             else:
                 self._drop(key, found)
 
-    def _ask(self, partition: Partition, found: OffsetRange, follower: int, now_ms: int) -> bool:
+    def _is_request_due(
+        self, partition: Partition, found: OffsetRange, follower: int, now_ms: int
+    ) -> bool:
         """Returns whether a request to this follower is due."""
-        asked = self._asked_of(partition, found)
-        first_ms = asked.first_ms.setdefault(follower, now_ms)
-        is_urgent = follower not in asked.lacking and now_ms - first_ms < WAIT_MS
+        request = self._request_of(partition, found)
+        first_ms = request.first_ms.setdefault(follower, now_ms)
+        is_urgent = follower not in request.lacking and now_ms - first_ms < WAIT_MS
         pause_ms = RETRY_MS if is_urgent else SLOW_RETRY_MS
-        last_ms = asked.last_ms.get(follower)
+        last_ms = request.last_ms.get(follower)
         if last_ms is not None and now_ms - last_ms < pause_ms:
             return False
-        asked.last_ms[follower] = now_ms
+        request.last_ms[follower] = now_ms
         return True
 
     def received(self, follower: int, report: ReportedDigest) -> bool:
@@ -137,14 +141,14 @@ class BatchRestores:
 
         Returns whether it answers a request."""
         key, found = report.replica, OffsetRange(report.digest.start, report.digest.end)
-        asked = self._asked.get((key, found))
-        if asked is None or follower not in asked.last_ms:
+        request = self._requests.get((key, found))
+        if request is None or follower not in request.last_ms:
             return bool(report.contents)
         partition = self._manager.find(key)
-        if partition is not None and partition.leader_epoch == asked.leader_epoch:
+        if partition is not None and partition.leader_epoch == request.leader_epoch:
             batches = report.contents
             if not batches or self._restore(partition, found, follower, batches) is False:
-                asked.lacking.add(follower)
+                request.lacking.add(follower)
         return True
 
     def _restore(
@@ -154,7 +158,7 @@ class BatchRestores:
         follower may be requested again."""
         key = partition.key
         log = self._logs.log_of(key)
-        if log is None or self._logs.is_out(key):
+        if log is None or self._logs.is_out_of_service(key):
             return None
         if partition.leading is None or not partition.is_in_sync(follower):
             return None
@@ -166,8 +170,8 @@ class BatchRestores:
         if is_restored:
             self._logs.damaged_batches.restored(key, found)
             self._drop(key, found)
-            self._asked.pop((key, found), None)
-            self._tell(partition, found, follower)
+            self._requests.pop((key, found), None)
+            self._emit(partition, found, follower)
         return is_restored
 
     def _drop(self, key: ReplicaKey, found: OffsetRange) -> None:
@@ -176,8 +180,8 @@ class BatchRestores:
         if not noted:
             self._noted.pop(key, None)
 
-    def _tell(self, partition: Partition, found: OffsetRange, follower: int) -> None:
-        self._manager.state_changes.tell(
+    def _emit(self, partition: Partition, found: OffsetRange, follower: int) -> None:
+        self._manager.state_changes.emit(
             Kind.REPLICA_REPAIRED,
             Stage.COMPLETED,
             cause=Cause.CORRUPT,
@@ -190,9 +194,9 @@ class BatchRestores:
             details={
                 **found._asdict(),
                 "other_broker": follower,
-                "why": f"the leader has copied the offsets {found.first_offset} to "
-                f"{found.next_offset - 1}, which it could not read, from the follower "
-                f"{follower}, which is in sync",
+                "why": f"the leader copied offsets {found.first_offset} to "
+                f"{found.next_offset - 1}, which it could not read, from the in-sync follower "
+                f"{follower}",
             },
         )
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from tidelog.model import NO_OFFSET
 from tidelog_broker.damage.batch_restores import BatchRestores
-from tidelog_broker.damage.divergences import Divergences, Place
+from tidelog_broker.damage.divergences import DivergenceKey, Divergences
 from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest, first_difference
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -60,15 +60,15 @@ class DigestCheck:
                 continue
             if not self._restores.received(follower, report):
                 self._compare(follower, report)
-        wanted = self._restores.wanted(follower, position_of)
+        ranges_to_request = self._restores.ranges_to_request(follower, position_of)
         unlisted = self._unlisted.pop(follower, [])
         if not unlisted:
-            return wanted
+            return ranges_to_request
         asked = [found for found in unlisted if position_of(found.replica) != NO_OFFSET]
         rest = [found for found in unlisted if found not in asked]
         if rest:
             self._unlisted[follower] = rest
-        return [*asked, *wanted]
+        return [*asked, *ranges_to_request]
 
     def _compare(self, follower: int, report: ReportedDigest) -> None:
         key, (start, end, _) = report.replica, report.digest
@@ -85,7 +85,7 @@ class DigestCheck:
             return
         own = digests.of(start, end)
         if own is not None:
-            self._judge(follower, report, own)
+            self._compare_batches(follower, report, own)
             return
         if digests.is_open(start, end):
             # The follower reports it again after it has fetched more.
@@ -98,9 +98,9 @@ class DigestCheck:
         if found is None or found.digest is None:
             self.not_compared += 1
         else:
-            self._judge(follower, report, found.digest)
+            self._compare_batches(follower, report, found.digest)
 
-    def _judge(self, follower: int, report: ReportedDigest, own: RangeDigest) -> None:
+    def _compare_batches(self, follower: int, report: ReportedDigest, own: RangeDigest) -> None:
         self.compared += 1
         key, other = report.replica, report.digest
         if own == other:
@@ -119,7 +119,7 @@ class DigestCheck:
         if found is None:
             # The follower has to list them again if the range still differs.
             return
-        place = Place(report.replica, follower, report.digest.start)
+        place = DivergenceKey(report.replica, follower, report.digest.start)
         known = self._divergences.standing(place)
         if known is None:
             return
@@ -148,7 +148,7 @@ class DigestCheck:
         if differs is not None:
             self.differing += 1
             own_id = self._manager.broker_id
-            known = self._divergences.standing(Place(key, own_id, found.start))
+            known = self._divergences.standing(DivergenceKey(key, own_id, found.start))
             if taken is None and known is not None and known.end == found.end:
                 # Memory has only what the disk held before.
                 differs = differs._replace(value=int(known.own, 16))

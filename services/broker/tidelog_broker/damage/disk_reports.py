@@ -17,9 +17,9 @@ from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.disk_events import DiskEvents
-from tidelog_broker.replication.transport import ControllerUnreachableError, TakesDiskReports
+from tidelog_broker.replication.transport import ControllerUnreachableError, DiskReportReceiver
+from tidelog_runtime.broker_reports import DiskReport, FailingLeadership
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
 
 # The controller counts a report for several times as long.
 REPORT_INTERVAL_MS = 1_000
@@ -35,7 +35,7 @@ PROBE_NAME = "disk-probe"
 _log = structlog.get_logger()
 
 
-class Reporter(Protocol):
+class ReportingBroker(Protocol):
     """The replicas of one broker."""
 
     @property
@@ -72,9 +72,9 @@ class DiskReports:
 
     def __init__(
         self,
-        reporter: Reporter,
+        reporter: ReportingBroker,
         cache: MetadataCache,
-        controllers: TakesDiskReports,
+        controllers: DiskReportReceiver,
         clock: Clock,
         probe: Callable[[], None],
         run_blocking: RunBlocking,
@@ -87,7 +87,7 @@ class DiskReports:
         self._run_blocking = run_blocking
         self._probed_ms = 0
         self._reported = False
-        self._said_rejected = False
+        self._is_rejection_logged = False
 
     async def run(self) -> None:
         while True:
@@ -157,6 +157,6 @@ class DiskReports:
             why = rejection.message if rejection is not None else ""
         except ControllerUnreachableError as error:
             why = str(error)
-        if why and not self._said_rejected:
+        if why and not self._is_rejection_logged:
             _log.info("disk_not_reported", why=why)
-        self._said_rejected = bool(why)
+        self._is_rejection_logged = bool(why)

@@ -48,7 +48,7 @@ _NAME = re.compile(
 _log = structlog.get_logger()
 
 
-class Place(NamedTuple):
+class DivergenceKey(NamedTuple):
     """The place of a divergence: a local replica, the broker of the other replica (this broker: its
     own disk), and the start of the range."""
 
@@ -76,7 +76,7 @@ class Divergence:
     own_segments: tuple[str, ...] = ()
     other_segments: tuple[str, ...] = ()
 
-    def details(self, place: Place, own_id: int) -> dict[str, Detail]:
+    def details(self, place: DivergenceKey, own_id: int) -> dict[str, Detail]:
         detail: dict[str, Detail] = {
             "other_broker": place.broker_id,
             "first_offset": place.start,
@@ -114,9 +114,9 @@ class Divergences:
         self._manager = manager
         self._clock = clock
         self._run_blocking = run_blocking
-        self._standing: dict[Place, Divergence] = {}
-        self._changes: dict[Place, Change] = {}
-        self._unwritten: set[Place] = set()
+        self._standing: dict[DivergenceKey, Divergence] = {}
+        self._changes: dict[DivergenceKey, Change] = {}
+        self._unwritten: set[DivergenceKey] = set()
         self._is_changed = asyncio.Event()
         self.found_total = 0
 
@@ -137,7 +137,7 @@ class Divergences:
             except (DamagedFileError, TypeError, KeyError) as error:
                 _log.warning("divergence_not_read", file=name, reason=str(error))
                 continue
-            self._standing[Place(key, int(match["broker"]), int(match["start"]))] = found
+            self._standing[DivergenceKey(key, int(match["broker"]), int(match["start"]))] = found
 
     # -- found -------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Divergences:
         name = self._logs.name_of(key)
         if name is None:
             return False
-        place = Place(key, broker_id, own.start)
+        place = DivergenceKey(key, broker_id, own.start)
         known = self._standing.get(place)
         if known is not None:
             if (known.end, known.own, known.other) != (own.end, str(own), str(other)):
@@ -160,14 +160,14 @@ class Divergences:
         self.found_total += 1
         found = Divergence(name.topic, own.end, str(own), str(other), self._clock.wall_ms())
         subject = f"divergence-{key.topic_id}-{key.partition}-{own.start}-{broker_id}"
-        change = self._manager.state_changes.standing(subject, Cause.DIVERGED)
+        change = self._manager.state_changes.condition_change(subject, Cause.DIVERGED)
         if len(self._standing) < MAX_STANDING:
             self._changes[place] = change
             self._keep(place, found)
-        self._tell(Stage.REQUESTED, place, name, change, found.details(place, self._own_id))
+        self._emit(Stage.REQUESTED, place, name, change, found.details(place, self._own_id))
         return place in self._standing
 
-    def located(self, place: Place, located: Divergence) -> None:
+    def located(self, place: DivergenceKey, located: Divergence) -> None:
         """Adds the first batch that differs, if there is one, and the segment files."""
         if place not in self._standing or self._standing[place] == located:
             return
@@ -176,67 +176,67 @@ class Divergences:
         name = self._logs.name_of(place.key)
         if name is not None and is_news:
             details = located.details(place, self._own_id)
-            self._tell(Stage.RECEIVED, place, name, self._change_of(place), details)
+            self._emit(Stage.RECEIVED, place, name, self._change_of(place), details)
 
-    def standing(self, place: Place) -> Divergence | None:
+    def standing(self, place: DivergenceKey) -> Divergence | None:
         return self._standing.get(place)
 
     def equal(self, key: ReplicaKey, broker_id: int, digest: RangeDigest) -> None:
         """Resolves a divergence: both replicas have the same batches in this range."""
         if not self._standing:
             return
-        place = Place(key, broker_id, digest.start)
+        place = DivergenceKey(key, broker_id, digest.start)
         known = self._standing.get(place)
         if known is not None and known.end <= digest.end:
-            self._resolve(place, "both replicas hold the same batches there again")
+            self._resolve(place, "both replicas now hold the same batches")
 
     def scrubbed(self, key: ReplicaKey, found: RangeDigest, *, is_as_appended: bool) -> bool:
         """Compares what the local disk holds in a range. Returns whether that resolves its
         divergence.
 
         It does if it is what was appended, or what was appended when the divergence was found."""
-        place = Place(key, self._own_id, found.start)
+        place = DivergenceKey(key, self._own_id, found.start)
         known = self._standing.get(place)
         if known is None or known.end > found.end:
             return False
         is_restored = (known.end, known.own) == (found.end, str(found))
         if is_as_appended or is_restored:
-            self._resolve(place, "the disk holds what was appended there")
+            self._resolve(place, "the disk holds the batches that were appended")
         return is_as_appended or is_restored
 
     @property
     def _own_id(self) -> int:
         return self._manager.broker_id
 
-    def _change_of(self, place: Place) -> Change:
+    def _change_of(self, place: DivergenceKey) -> Change:
         """Returns an unknown change for a divergence that a previous incarnation found."""
         return self._changes.get(place, NO_CHANGE._replace(cause=Cause.DIVERGED))
 
-    def _keep(self, place: Place, divergence: Divergence) -> None:
+    def _keep(self, place: DivergenceKey, divergence: Divergence) -> None:
         self._standing[place] = divergence
         self._unwritten.add(place)
         self._is_changed.set()
 
-    def _resolve(self, place: Place, why: str) -> None:
+    def _resolve(self, place: DivergenceKey, why: str) -> None:
         divergence = self._standing.pop(place)
         change = self._change_of(place)
         self._changes.pop(place, None)
         name = self._logs.name_of(place.key) or TopicPartition(divergence.topic, place.key[1])
         details = {**divergence.details(place, self._own_id), "end": why}
-        self._tell(Stage.COMPLETED, place, name, change, details)
+        self._emit(Stage.COMPLETED, place, name, change, details)
         self._unwritten.add(place)
         self._is_changed.set()
 
-    def _tell(
+    def _emit(
         self,
         stage: Stage,
-        place: Place,
+        place: DivergenceKey,
         name: TopicPartition,
         change: Change,
         details: dict[str, Detail],
     ) -> None:
         partition = self._manager.find(place.key)
-        self._manager.state_changes.tell(
+        self._manager.state_changes.emit(
             Kind.REPLICA_DIVERGED,
             stage,
             change=change,
@@ -258,7 +258,7 @@ class Divergences:
         places = sorted(place for place in self._standing if place.key == key)
         return [self._described(place) for place in places[:MAX_DESCRIBED]]
 
-    def _described(self, place: Place) -> DivergedOffsets:
+    def _described(self, place: DivergenceKey) -> DivergedOffsets:
         found = self._standing[place]
         return DivergedOffsets(
             broker_id=place.broker_id,
@@ -292,27 +292,29 @@ class Divergences:
     def sweep(self) -> None:
         """Resolves divergences whose range or replica is gone."""
         for place, found in list(self._standing.items()):
-            why = self._why_gone(place, found.end)
+            why = self._reason_gone(place, found.end)
             if why:
                 self._resolve(place, why)
 
-    def _why_gone(self, place: Place, end: int) -> str:
-        if self._logs.is_out(place.key):
+    def _reason_gone(self, place: DivergenceKey, end: int) -> str:
+        if self._logs.is_out_of_service(place.key):
             return ""
         log = self._logs.log_of(place.key)
         if log is None:
-            return "" if self._logs.name_of(place.key) else "the replica is not here any more"
+            return (
+                "" if self._logs.name_of(place.key) else "this broker no longer holds the replica"
+            )
         if log.log_start_offset >= end:
             return "the records have expired"
         if log.log_end_offset < end:
-            return "the replica here was cut below"
+            return "this broker's replica was truncated below the range"
         partition = self._manager.find(place.key)
         state = partition.state if partition is not None else None
         if state is not None and place.broker_id not in state.replicas:
-            return "the other replica is not assigned any more"
+            return "the other replica is no longer assigned"
         is_of_disk = place.broker_id == self._own_id
         if not is_of_disk and state is not None and state.leader not in (self._own_id, NO_LEADER):
-            return "another broker leads; it compares now"
+            return "another broker leads, and compares from now on"
         return ""
 
     async def _write(self) -> None:
@@ -336,7 +338,7 @@ class Divergences:
             # Retried with the next sweep.
             self._unwritten |= standing.keys()
 
-    def _write_file(self, place: Place, found: Divergence) -> None:
+    def _write_file(self, place: DivergenceKey, found: Divergence) -> None:
         value = {
             "partition": place.key.partition,
             "broker": self._own_id,
@@ -347,7 +349,7 @@ class Divergences:
         path = self._directory / _file_name(place, found.found_at_ms, _DIVERGED)
         write_checked(self._disk, path, _KIND, value, sync=True)
 
-    def _rename_resolved(self, place: Place) -> None:
+    def _rename_resolved(self, place: DivergenceKey) -> None:
         prefix, suffix = _prefix(place), f".broker-{place.broker_id}.{_DIVERGED}"
         for name in self._disk.list_names(self._directory):
             if name.startswith(prefix) and name.endswith(suffix):
@@ -368,11 +370,11 @@ class Divergences:
                 self._disk.remove(self._directory / name)
 
 
-def _prefix(place: Place) -> str:
+def _prefix(place: DivergenceKey) -> str:
     return f"{place.key.topic_id}.{place.key.partition}@{place.start}."
 
 
-def _file_name(place: Place, found_at_ms: int, state: str) -> str:
+def _file_name(place: DivergenceKey, found_at_ms: int, state: str) -> str:
     return f"{_prefix(place)}{found_at_ms}.broker-{place.broker_id}.{state}"
 
 

@@ -22,17 +22,17 @@ import structlog
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.damage.batch_sealer import BatchSealer
+from tidelog_broker.damage.batch_quarantine import BatchQuarantine
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.resignations import Resignations
-from tidelog_broker.log.errors import (
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import (
     LogCorruptError,
     LogError,
     LogFailedError,
     LogStorageError,
     LogUnreadableError,
 )
-from tidelog_broker.log.log import Log
 from tidelog_broker.partition.missing_batches import (
     NOTHING_MISSING,
     Answer,
@@ -42,8 +42,8 @@ from tidelog_broker.partition.missing_batches import (
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damaged_batches import OffsetRange
-from tidelog_broker.storage.damaged_replica import DamagedReplica
 from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.replica_directories import DamagedReplica
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.store import StoreRolledBackError
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -130,7 +130,9 @@ class ReplicaRepair:
         self._broker_id = broker_id
         self._state_changes = state_changes
         self._others = others
-        self._sealer = BatchSealer(logs, run_blocking, self._seal_failed, self._seal_ended)
+        self._quarantine = BatchQuarantine(
+            logs, run_blocking, self._quarantine_failed, self._quarantine_ended
+        )
         # All bounded by the number of replicas.
         self._failed: dict[ReplicaKey, str] = {}
         self._damages: dict[ReplicaKey, Damage] = {}
@@ -146,14 +148,14 @@ class ReplicaRepair:
 
         Returns True if its disk has only rejected an operation and nothing is lost. Then it stays
         in service."""
-        if self._logs.is_out(key) or self._logs.log_of(key) is None:
+        if self._logs.is_out_of_service(key) or self._logs.log_of(key) is None:
             return False
         if isinstance(error, LogCorruptError | LogUnreadableError) and self._is_only_copy(key):
-            self._sealer.begin(key, error)
+            self._quarantine.begin(key, error)
             return False
         if self._is_rejection(key, error):
             return True
-        self._take_out(key, error)
+        self._take_out_of_service(key, error)
         return False
 
     def _is_rejection(self, key: ReplicaKey, error: LogError) -> bool:
@@ -168,22 +170,22 @@ class ReplicaRepair:
         is_usable = log is not None and log.failed is None and not log.closed
         return is_usable and self._others.are_none(key, self._logs.name_of(key))
 
-    def _seal_failed(self, key: ReplicaKey, error: LogError) -> None:
+    def _quarantine_failed(self, key: ReplicaKey, error: LogError) -> None:
         """Handles damage beyond single batches, and a disk that rejects the change. In the latter
         case the next reader finds the damage again."""
-        if self._logs.is_out(key) or self._logs.log_of(key) is None:
+        if self._logs.is_out_of_service(key) or self._logs.log_of(key) is None:
             return
         if isinstance(error, LogUnreadableError) or self._is_rejection(key, error):
             self._replicas.rejected(key, error)
         else:
-            self._take_out(key, error)
+            self._take_out_of_service(key, error)
 
-    def _seal_ended(self, key: ReplicaKey, ranges: Sequence[OffsetRange], why: str) -> None:
+    def _quarantine_ended(self, key: ReplicaKey, ranges: Sequence[OffsetRange], why: str) -> None:
         for found in ranges:
             self._batch_damaged(key, found, why)
 
     def _batch_damaged(self, key: ReplicaKey, found: OffsetRange, why: str) -> None:
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.BATCH_DAMAGED,
             Stage.FAILED,
             cause=Cause.CORRUPT,
@@ -194,9 +196,9 @@ class ReplicaRepair:
             details={**found._asdict(), "why": why},
         )
 
-    async def seal_only_copies(self) -> None:
+    async def quarantine_only_copies(self) -> None:
         """Makes damaged batches unreadable that no other replica has."""
-        await self._sealer.run()
+        await self._quarantine.run()
 
     def copy_missing(self, key: ReplicaKey, *, again: bool = False) -> None:
         """Lets a follower copy its unreadable batches from the leader, in place, once in each
@@ -205,7 +207,7 @@ class ReplicaRepair:
         `again`: there may be more of them than before in this epoch."""
         partition = self._replicas.find(key)
         ranges = self._logs.damaged_batches.of(key)
-        if partition is None or self._logs.is_out(key):
+        if partition is None or self._logs.is_out_of_service(key):
             return
         if partition.missing.leader_epoch == partition.leader_epoch and not again:
             return
@@ -225,7 +227,7 @@ class ReplicaRepair:
                 f"offsets {found.first_offset} to {found.next_offset - 1}, which could not be read "
                 f"here, are copied from the leader, broker {leader}"
             )
-            self._tell(
+            self._emit(
                 Kind.REPLICA_REPAIRED,
                 Stage.COMPLETED,
                 key,
@@ -237,12 +239,14 @@ class ReplicaRepair:
             )
             self._logs.damaged_batches.restored(key, found)
 
-    def _take_out(self, key: ReplicaKey, error: LogError) -> None:
+    def _take_out_of_service(self, key: ReplicaKey, error: LogError) -> None:
         partition = self._replicas.find(key)
         leads = partition is not None and partition.leading is not None
         led_epoch = partition.leader_epoch if partition is not None and leads else NO_EPOCH
         self._replicas.suspend(key)
-        self._logs.take_out(key, str(error), check_all=not isinstance(error, LogFailedError))
+        self._logs.take_out_of_service(
+            key, str(error), check_all=not isinstance(error, LogFailedError)
+        )
         self._failed[key] = str(error)
         self._found.set()
         cause = Cause.CORRUPT if isinstance(error, LogCorruptError) else Cause.DISK_ERROR
@@ -260,7 +264,7 @@ class ReplicaRepair:
         led_epoch: int = NO_EPOCH,
     ) -> None:
         self._damages[key] = Damage(cause, reason, self._clock.monotonic_ms(), led_epoch)
-        self._tell(Kind.REPLICA_DAMAGED, Stage.COMPLETED, key, name, why=reason, at_start=at_start)
+        self._emit(Kind.REPLICA_DAMAGED, Stage.COMPLETED, key, name, why=reason, at_start=at_start)
 
     def damage_of(self, key: ReplicaKey) -> Damage | None:
         """Returns None if no damage is known, or if it is repaired."""
@@ -272,7 +276,7 @@ class ReplicaRepair:
             return found.cause
         return Cause.CORRUPT if self._logs.damaged_batches.of(key) else Cause.NONE
 
-    def _tell(
+    def _emit(
         self,
         kind: Kind,
         stage: Stage,
@@ -282,7 +286,7 @@ class ReplicaRepair:
     ) -> None:
         partition = self._replicas.find(key)
         state = partition.state if partition is not None else None
-        self._state_changes.tell(
+        self._state_changes.emit(
             kind,
             stage,
             cause=self._cause_of(key),
@@ -315,7 +319,7 @@ class ReplicaRepair:
             missing = self._logs.name_of(replica.key) is None
             if missing or self._logs.log_of(replica.key) is not None:
                 # It was checked and cut when it was opened, or will be created empty.
-                self._logs.back(replica.key)
+                self._logs.return_to_service(replica.key)
                 self._logs.unmark(replica.key)
                 del self._damages[replica.key]
             else:
@@ -324,7 +328,7 @@ class ReplicaRepair:
     def keep_only_copies(self, damaged: Sequence[DamagedReplica]) -> None:
         """Keeps replicas in service that have no others, and have lost only single batches."""
         for replica in damaged:
-            self._logs.back(replica.key)
+            self._logs.return_to_service(replica.key)
             self._logs.unmark(replica.key)
             for found in self._logs.damaged_batches.of(replica.key):
                 self._batch_damaged(replica.key, found, replica.reason)
@@ -403,7 +407,7 @@ class ReplicaRepair:
         try:
             log = self._logs.end_repair(key)
         except LogError as error:
-            self._tell(
+            self._emit(
                 Kind.REPLICA_REPAIRED,
                 Stage.FAILED,
                 key,
@@ -414,7 +418,7 @@ class ReplicaRepair:
             )
             self._schedule(key, repair.resigned_at)
             return
-        self._logs.back(key)
+        self._logs.return_to_service(key)
         self._replicas.resume(key, log, repair.resigned_at)
         self.copy_missing(key, again=True)
         # The checkpoints are lowered to the cut before the mark is removed: a crash in between only
@@ -426,7 +430,7 @@ class ReplicaRepair:
         recovery = {name: value for name, value in report.items() if value is not None}
         if former is not None:
             recovery["log_end_offset_before"] = former.log_end_offset
-        self._tell(
+        self._emit(
             Kind.REPLICA_REPAIRED,
             Stage.COMPLETED,
             key,

@@ -68,19 +68,20 @@ class _Known:
     """What is known of one partition while its replica resigns.
 
     - `change`: the state change that reports it.
-    - `told_at`: the first revision of its key that the store returned meanwhile, if it did.
+    - `observed_revision`: the first revision of its key that the store returned meanwhile, if
+      it did.
     - `written`: what was written last, perhaps without an answer.
     """
 
     found: _Found
     change: Change
-    told_at: int | None = None
+    observed_revision: int | None = None
     written: LeaderAndIsr | None = None
 
-    def told(self, found: _Found) -> None:
+    def observe(self, found: _Found) -> None:
         self.found = found
-        if self.told_at is None:
-            self.told_at = found.revision
+        if self.observed_revision is None:
+            self.observed_revision = found.revision
 
     def to_write(self, topic_id: str, broker_id: int) -> LeaderAndIsr | None:
         """Returns None if it has resigned, or if there is nothing to resign from."""
@@ -93,7 +94,7 @@ class _Known:
             return None if present == self.written else replace(state, change=self.change)
         # It does not matter which broker wrote it: a replica out of service is not described any
         # more.
-        moved = self.told_at is not None and self.found.revision > self.told_at
+        moved = self.observed_revision is not None and self.found.revision > self.observed_revision
         return None if moved and present == state else replace(state, change=self.change)
 
 
@@ -140,7 +141,7 @@ class Resignations:
         relies on it, with the revision from which on that holds: older decisions rely on what is
         cut now. While the store is unavailable this method retries. A missing name is taken from
         the metadata, which must have been read. Raises `StoreRolledBackError`."""
-        waiting = self._named(replicas, on_resigned)
+        waiting = self._resign_named(replicas, on_resigned)
         said_unavailable = False
         known: dict[TopicPartition, _Known] = {}
         while waiting:
@@ -173,7 +174,7 @@ class Resignations:
                 # Behind the others, because there may be more of these than a transaction takes.
                 waiting.update(unreadable)
 
-    def _named(
+    def _resign_named(
         self,
         replicas: Iterable[tuple[ReplicaKey, TopicPartition | None]],
         on_resigned: Callable[[ReplicaKey, int], None],
@@ -182,7 +183,7 @@ class Resignations:
         for key, name in replicas:
             name = name or self._cache.name_of(key.topic_id, key.partition)
             if name is None:
-                _log.info("resignation_void", topic_id=key.topic_id, why="the topic is gone")
+                _log.info("resignation_void", topic_id=key.topic_id, why="the topic was deleted")
                 on_resigned(key, 0)
             else:
                 named[key] = name
@@ -224,7 +225,7 @@ class Resignations:
             state = known[name].to_write(key.topic_id, self._broker_id)
             if state is not None:
                 if known[name].written is None:
-                    self._tell(Stage.REQUESTED, name, state, known[name].found.revision)
+                    self._emit(Stage.REQUESTED, name, state, known[name].found.revision)
                 known[name].written = state
                 changes.append(Put(self._keys.leader_and_isr(name), encode_leader_and_isr(state)))
                 resigning.append(name)
@@ -237,14 +238,14 @@ class Resignations:
                 # Also for a write without an answer that was found in the store now.
                 written = known[name].written
                 if written is not None:
-                    self._tell(Stage.COMPLETED, name, written, revisions[name])
+                    self._emit(Stage.COMPLETED, name, written, revisions[name])
             return revisions
         for name in batch:
-            known[name].told(_parse(result.current.get(self._keys.leader_and_isr(name))))
+            known[name].observe(_parse(result.current.get(self._keys.leader_and_isr(name))))
         return None
 
-    def _tell(self, stage: Stage, name: TopicPartition, state: LeaderAndIsr, revision: int) -> None:
-        self._state_changes.tell(
+    def _emit(self, stage: Stage, name: TopicPartition, state: LeaderAndIsr, revision: int) -> None:
+        self._state_changes.emit(
             Kind.RESIGNATION,
             stage,
             change=state.change,

@@ -10,8 +10,8 @@ from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.start_progress import StartProgress
-from tidelog_broker.storage.damaged_replica import DamagedReplica
 from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.replica_directories import DamagedReplica
 from tidelog_runtime.metadata.schema import NOT_WHOLE
 
 
@@ -35,10 +35,10 @@ class StartDamage:
         self._cache = cache
         self._run_blocking = run_blocking
 
-    async def open_logs(self, start: StartProgress, *, whole: bool) -> None:
-        """Opens all logs. `whole`: the directory holds all that it ever acknowledged."""
+    async def open_logs(self, start: StartProgress, *, intact: bool) -> None:
+        """Opens all logs. `intact`: the directory holds all that it ever acknowledged."""
         await self._run_blocking(
-            lambda: self.found.extend(self._logs.open_all(start.count, whole=whole))
+            lambda: self.found.extend(self._logs.open_all(start.count, intact=intact))
         )
 
     async def resign(self) -> None:
@@ -59,7 +59,7 @@ class StartDamage:
             for replica in self.found
             if replica not in sole
             and (not replica.if_synced or self._is_synced(replica.name))
-            and (not replica.if_others or self._others_stand_for(replica.name))
+            and (not replica.if_others or self._has_other_intact_member(replica.name))
         ]
         await self._repair.resign_found(damaged)
         self.found.clear()
@@ -67,7 +67,7 @@ class StartDamage:
     def _is_synced(self, name: TopicPartition | None) -> bool:
         return name is not None and self._cache.is_synced(name.topic)
 
-    def _others_stand_for(self, name: TopicPartition | None) -> bool:
+    def _has_other_intact_member(self, name: TopicPartition | None) -> bool:
         """Returns whether the ISR has another intact member. A sole replica continues with what it
         has."""
         known = self._cache.state_of(name) if name is not None else None

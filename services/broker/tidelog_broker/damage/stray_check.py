@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from tidelog_broker.storage.replica_names import Stray
+from tidelog_broker.storage.replica_directories import Stray
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
@@ -72,13 +72,15 @@ class StrayCheck:
         except StoreError as error:
             _log.warning("strays_kept", strays=len(strays), why=str(error))
             return []
-        problem = self._distrust(result.current.get(self._keys.cluster), result.revision, seen)
+        problem = self._distrust_reason(
+            result.current.get(self._keys.cluster), result.revision, seen
+        )
         if problem is not None:
             _log.critical("strays_kept", strays=len(strays), why=problem)
             return []
         return [stray for stray in checked if self._is_stray(stray, result.current)]
 
-    def _distrust(self, cluster: KeyValue | None, revision: int, seen: int) -> str | None:
+    def _distrust_reason(self, cluster: KeyValue | None, revision: int, seen: int) -> str | None:
         if cluster is None:
             return "the metadata store holds no cluster: it was wiped"
         cluster_id = decode_cluster(cluster.value).cluster_id
@@ -86,7 +88,7 @@ class StrayCheck:
             return f"the metadata store is that of cluster {cluster_id}, not {self._cluster_id()}"
         if revision < seen:
             return (
-                f"the metadata store is at revision {revision}, this broker has followed it to "
+                f"the metadata store is at revision {revision}, and this broker has followed it to "
                 f"{seen} already: it was restored from an old backup"
             )
         return None

@@ -38,7 +38,12 @@ from tidelog_broker.requests.describe_producers import (
 from tidelog_broker.requests.list_offsets import ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
-from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
+from tidelog_runtime.cooperative import (
+    ITEMS_PER_SLICE,
+    QUICK_ITEMS_PER_SLICE,
+    extend_yielding,
+    map_yielding,
+)
 
 # Each search reads and checks a batch.
 SEARCHES_PER_TURN = 4
@@ -101,11 +106,11 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             _require_fetchable(request)
         except TidelogError as error:
             await abort(context, error)
-        entries = await in_turns(_fetch_entry, request.partitions)
+        entries = await map_yielding(_fetch_entry, request.partitions)
         wait = FetchWait(request.max_wait_ms, request.min_bytes, request.max_bytes)
         outcomes = await self._fetch(entries, wait)
         answered = zip(entries, outcomes, strict=True)
-        return pb.FetchResponse(partitions=await in_turns(_fetched_pair, answered))
+        return pb.FetchResponse(partitions=await map_yielding(_fetched_pair, answered))
 
     async def ListOffsets(  # noqa: N802
         self,
@@ -115,7 +120,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         # Searches run concurrently, because some may have to wait for the disk, but only a few at a
         # time, because each takes the event loop some time. Equal requests share one search.
         found: dict[tuple[object, ...], pb.ListOffsetsPartitionResult] = {}
-        keys = await in_turns(_search_key, request.partitions, QUICK_ITEMS_PER_TURN)
+        keys = await map_yielding(_search_key, request.partitions, QUICK_ITEMS_PER_SLICE)
         searches = list(dict(zip(keys, request.partitions, strict=True)).items())
         for first in range(0, len(searches), SEARCHES_PER_TURN):
             some = searches[first : first + SEARCHES_PER_TURN]
@@ -289,7 +294,7 @@ def _require_fetchable(request: pb.FetchRequest) -> None:
     if len({(p.topic, p.partition) for p in request.partitions}) < len(request.partitions):
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            "a partition appears twice in one Fetch request; ask for each once",
+            "a partition appears twice in one Fetch request; name each once",
         )
     for field in ("max_wait_ms", "min_bytes", "max_bytes"):
         if getattr(request, field) < 0:
@@ -380,12 +385,12 @@ async def _described_all(
         if isinstance(outcome, TidelogError):
             result.error.CopyFrom(error_to_wire(outcome))
         else:
-            await add_in_turns(
-                result.producers, _producer_state, outcome.producers, QUICK_ITEMS_PER_TURN
+            await extend_yielding(
+                result.producers, _producer_state, outcome.producers, QUICK_ITEMS_PER_SLICE
             )
             if outcome.next_id is not None:
                 result.next_producer_id = outcome.next_id
-        if position % ITEMS_PER_TURN == 0:
+        if position % ITEMS_PER_SLICE == 0:
             await asyncio.sleep(0)
     return response
 

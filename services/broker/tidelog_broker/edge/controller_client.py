@@ -13,8 +13,7 @@ from tidelog_broker.replication.transport import (
     REPORT_TIMEOUT_MS,
     ControllerUnreachableError,
 )
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.replica_control_codec import change_to_wire
 
 

@@ -31,35 +31,35 @@ class ExternalBrokerService(broker_pb2_grpc.BrokerServiceServicer):
         self, request: AnyProduce, context: _Context
     ) -> pb.ProduceResponse:
         response = await self._inner.Produce(request, context)
-        self._tell_leaders(response.partitions)
+        self._set_leader_addresses(response.partitions)
         return response
 
     async def Fetch(  # noqa: N802
         self, request: pb.FetchRequest, context: _Context
     ) -> pb.FetchResponse:
         response = await self._inner.Fetch(request, context)
-        self._tell_leaders(response.partitions)
+        self._set_leader_addresses(response.partitions)
         return response
 
     async def ListOffsets(  # noqa: N802
         self, request: pb.ListOffsetsRequest, context: _Context
     ) -> pb.ListOffsetsResponse:
         response = await self._inner.ListOffsets(request, context)
-        self._tell_leaders(response.partitions)
+        self._set_leader_addresses(response.partitions)
         return response
 
     async def InitProducerId(  # noqa: N802
         self, request: pb.InitProducerIdRequest, context: _Context
     ) -> pb.InitProducerIdResponse:
         response = await self._inner.InitProducerId(request, context)
-        self._tell_leaders((response,))
+        self._set_leader_addresses((response,))
         return response
 
     async def DescribeProducers(  # noqa: N802
         self, request: pb.DescribeProducersRequest, context: _Context
     ) -> pb.DescribeProducersResponse:
         response = await self._inner.DescribeProducers(request, context)
-        self._tell_leaders(response.partitions)
+        self._set_leader_addresses(response.partitions)
         return response
 
     async def Metadata(  # noqa: N802
@@ -76,7 +76,7 @@ class ExternalBrokerService(broker_pb2_grpc.BrokerServiceServicer):
             active.address = addresses.of_controller(active.controller_id, active.address)
         return response
 
-    def _tell_leaders(self, results: Iterable[_Result]) -> None:
+    def _set_leader_addresses(self, results: Iterable[_Result]) -> None:
         for result in results:
             if result.error.HasField("leader"):
                 leader = result.error.leader

@@ -14,12 +14,12 @@ from tidelog.v1 import replica_pb2_grpc
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
-    FetchName,
+    FetchId,
     PeerUnreachableError,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
 )
-from tidelog_runtime.cancellation import is_being_cancelled
+from tidelog_runtime.cooperative import is_being_cancelled
 
 # Short, so that a leader that has restarted at another address is soon tried there.
 REACH_TIMEOUT_S = 1.0
@@ -33,18 +33,18 @@ class _Fetch:
     def __init__(self) -> None:
         # Done when the request is written to its stream.
         self.sent: asyncio.Future[_Stream] = asyncio.get_running_loop().create_future()
-        self.hurrying: asyncio.Task[None] | None = None
+        self.completing_early: asyncio.Task[None] | None = None
 
-    def hurry(self, message: pb.ReplicaFetchRequest) -> None:
-        if self.hurrying is None:
-            self.hurrying = asyncio.create_task(self._hurry(message))
+    def complete_early(self, message: pb.ReplicaFetchRequest) -> None:
+        if self.completing_early is None:
+            self.completing_early = asyncio.create_task(self._complete_early(message))
 
-    async def _hurry(self, message: pb.ReplicaFetchRequest) -> None:
+    async def _complete_early(self, message: pb.ReplicaFetchRequest) -> None:
         await _write(await self.sent, message)
 
     def end(self) -> None:
-        if self.hurrying is not None:
-            self.hurrying.cancel()
+        if self.completing_early is not None:
+            self.completing_early.cancel()
 
 
 async def _write(stream: _Stream, message: pb.ReplicaFetchRequest) -> None:
@@ -64,17 +64,19 @@ class _Peer:
             self._channel
         )
         self._idle: list[_Stream] = []
-        self._under_way: dict[FetchName, _Fetch] = {}
+        self._in_flight: dict[FetchId, _Fetch] = {}
 
     async def fetch(
         self, request: ReplicaFetchRequest, timeout_s: float
     ) -> pb.ReplicaFetchResponse:
         name, fetch = request.name, _Fetch()
-        self._under_way[name] = fetch
+        self._in_flight[name] = fetch
         try:
-            return await self._ask(fetch, await replica_codec.request_to_wire(request), timeout_s)
+            return await self._exchange(
+                fetch, await replica_codec.request_to_wire(request), timeout_s
+            )
         finally:
-            self._under_way.pop(name, None)
+            self._in_flight.pop(name, None)
             fetch.end()
 
     async def reach(self) -> None:
@@ -99,12 +101,12 @@ class _Peer:
             raise
         self._idle.append(stream)
 
-    def hurry(self, request: ReplicaFetchRequest) -> None:
-        fetch = self._under_way.get(request.name)
+    def complete_early(self, request: ReplicaFetchRequest) -> None:
+        fetch = self._in_flight.get(request.name)
         if fetch is not None:
-            fetch.hurry(replica_codec.hurry_to_wire(request))
+            fetch.complete_early(replica_codec.early_completion_to_wire(request))
 
-    async def _ask(
+    async def _exchange(
         self, fetch: _Fetch, request: pb.ReplicaFetchRequest, timeout_s: float
     ) -> pb.ReplicaFetchResponse:
         """Sends a request and returns its answer.
@@ -117,8 +119,8 @@ class _Peer:
                 await _write(stream, request)
                 fetch.sent.set_result(stream)
                 answer = await stream.read()
-                if fetch.hurrying is not None:
-                    await self._settle_hurry(fetch.hurrying, stream, answer)
+                if fetch.completing_early is not None:
+                    await self._await_early_completion(fetch.completing_early, stream, answer)
         except TimeoutError as error:
             stream.cancel()
             raise PeerUnreachableError(
@@ -139,11 +141,11 @@ class _Peer:
         self._idle.append(stream)
         return answer
 
-    async def _settle_hurry(
-        self, hurrying: asyncio.Task[None], stream: _Stream, answer: object
+    async def _await_early_completion(
+        self, completing_early: asyncio.Task[None], stream: _Stream, answer: object
     ) -> None:
         """Reads the answer of an older leader that takes the hurry message for a late request."""
-        await hurrying
+        await completing_early
         if isinstance(answer, pb.ReplicaFetchResponse) and not answer.takes_hurry:
             await stream.read()
 
@@ -173,10 +175,10 @@ class GrpcPeers:
         answer = await self._peer(address).fetch(request, timeout_s)
         return await replica_codec.response_from_wire(answer)
 
-    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+    def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
         peer = self._peers.get(address)
         if peer is not None:
-            peer.hurry(request)
+            peer.complete_early(request)
 
     async def close(self) -> None:
         peers, self._peers = self._peers, {}

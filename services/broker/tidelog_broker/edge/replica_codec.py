@@ -26,14 +26,14 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.transport import (
     MAX_REPORTED_DIGESTS,
     DivergedRange,
-    FetchName,
+    FetchId,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
     ReportedDigest,
 )
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
+from tidelog_runtime.cooperative import QUICK_ITEMS_PER_SLICE, extend_yielding, map_yielding
 
 
 async def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
@@ -51,8 +51,8 @@ async def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchReques
     )
     for reported in request.digests:
         await _fill_digest(wire.digests.add(), reported)
-    await add_in_turns(wire.partitions, _entry_to_wire, request.entries)
-    await add_in_turns(wire.forgotten, _forgotten_to_wire, request.forgotten)
+    await extend_yielding(wire.partitions, _entry_to_wire, request.entries)
+    await extend_yielding(wire.forgotten, _forgotten_to_wire, request.forgotten)
     return wire
 
 
@@ -60,7 +60,7 @@ def _forgotten_to_wire(replica: ReplicaKey) -> pb.ForgottenPartition:
     return pb.ForgottenPartition(topic_id=replica.topic_id, partition=replica.partition)
 
 
-def hurry_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
+def early_completion_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
     """Returns the message that makes this request complete at once."""
     return pb.ReplicaFetchRequest(
         broker_id=request.broker_id,
@@ -88,9 +88,9 @@ def _entry_to_wire(entry: ReplicaFetchEntry) -> pb.ReplicaFetchPartition:
     )
 
 
-def hurry_from_wire(wire: pb.ReplicaFetchRequest) -> FetchName:
+def early_completion_from_wire(wire: pb.ReplicaFetchRequest) -> FetchId:
     """Returns which request has to complete at once."""
-    return FetchName(
+    return FetchId(
         broker_id=wire.broker_id,
         broker_epoch=wire.broker_epoch,
         synced=wire.synced,
@@ -107,11 +107,11 @@ async def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest
         max_wait_ms=wire.max_wait_ms,
         min_bytes=wire.min_bytes,
         max_bytes=wire.max_bytes,
-        entries=await in_turns(_entry_from_wire, wire.partitions),
+        entries=await map_yielding(_entry_from_wire, wire.partitions),
         session_id=wire.session_id,
         session_sequence=wire.session_sequence,
         synced=wire.synced,
-        forgotten=await in_turns(_forgotten_from_wire, wire.forgotten, QUICK_ITEMS_PER_TURN),
+        forgotten=await map_yielding(_forgotten_from_wire, wire.forgotten, QUICK_ITEMS_PER_SLICE),
         now_ms=wire.now_ms,
         digests=await _digests_from_wire(wire),
     )
@@ -125,8 +125,8 @@ async def _fill_digest(wire: pb.RangeDigest, reported: ReportedDigest) -> None:
     wire.start_offset, wire.end_offset, wire.digest = digest
     wire.version = DIGEST_VERSION
     wire.segments.extend(segments)
-    await add_in_turns(wire.batches, _summary_to_wire, batches)
-    await in_turns(
+    await extend_yielding(wire.batches, _summary_to_wire, batches)
+    await map_yielding(
         lambda batch: wire.contents.add(header=header_to_wire(batch.header), records=batch.records),
         contents,
     )
@@ -143,9 +143,11 @@ async def _digests_from_wire(wire: pb.ReplicaFetchRequest) -> tuple[ReportedDige
             ReportedDigest(
                 ReplicaKey(reported.topic_id, reported.partition),
                 RangeDigest(reported.start_offset, reported.end_offset, reported.digest),
-                tuple(await in_turns(_summary_from_wire, reported.batches, QUICK_ITEMS_PER_TURN)),
+                tuple(
+                    await map_yielding(_summary_from_wire, reported.batches, QUICK_ITEMS_PER_SLICE)
+                ),
                 tuple(reported.segments),
-                tuple(await in_turns(batch_from_wire, reported.contents)),
+                tuple(await map_yielding(batch_from_wire, reported.contents)),
             )
             for reported in wire.digests[:MAX_REPORTED_DIGESTS]
             if reported.version == DIGEST_VERSION
@@ -272,7 +274,7 @@ async def _with_producers(
 ) -> ReplicaFetchResult:
     if result.answer is None or not wire.HasField("producers"):
         return result
-    entries = await in_turns(_producer_from_wire, wire.producers.producers)
+    entries = await map_yielding(_producer_from_wire, wire.producers.producers)
     return result._replace(answer=result.answer._replace(producers=ProducerStates(entries)))
 
 
@@ -294,17 +296,17 @@ async def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchRes
             for found in response.diverged
         ],
     )
-    await add_in_turns(wire.partitions, _result_to_wire, response.results)
+    await extend_yielding(wire.partitions, _result_to_wire, response.results)
     for result, added in zip(response.results, wire.partitions, strict=True):
         if result.answer is not None and result.answer.producers is not None:
             added.producers.SetInParent()
             entries = result.answer.producers.entries
-            await add_in_turns(added.producers.producers, _producer_to_wire, entries)
+            await extend_yielding(added.producers.producers, _producer_to_wire, entries)
     return wire
 
 
 async def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchResponse:
-    results = await in_turns(_result_from_wire, wire.partitions)
+    results = await map_yielding(_result_from_wire, wire.partitions)
     return ReplicaFetchResponse(
         error_from_wire(wire.error) if wire.HasField("error") else None,
         [await _with_producers(*each) for each in zip(results, wire.partitions, strict=True)],

@@ -27,17 +27,19 @@ class StartGate(grpc.GenericRpcHandler):
     """A handler that is added to a server before its services; each call tries the handlers in
     order.
 
-    `refusal` returns why calls are rejected now; empty: they are not. The status is UNAVAILABLE, as
-    though the broker were not running."""
+    `rejection_reason` returns why calls are rejected now; empty: they are accepted. The status
+    is UNAVAILABLE, as though the broker were not running."""
 
-    def __init__(self, refusal: Callable[[], str]) -> None:
-        self._refusal = refusal
+    def __init__(self, rejection_reason: Callable[[], str]) -> None:
+        self._rejection_reason = rejection_reason
 
     def service(self, details: Any) -> Any:
         """Returns a handler that rejects the call; None: the next handler is tried."""
-        if not self._refusal() or str(details.method).startswith(_ANSWERED):
+        if not self._rejection_reason() or str(details.method).startswith(_ANSWERED):
             return None
-        return grpc.unary_unary_rpc_method_handler(self._refuse)
+        return grpc.unary_unary_rpc_method_handler(self._reject)
 
-    async def _refuse(self, _: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        await context.abort(grpc.StatusCode.UNAVAILABLE, self._refusal() or "it has just started")
+    async def _reject(self, _: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        await context.abort(
+            grpc.StatusCode.UNAVAILABLE, self._rejection_reason() or "it has just started"
+        )

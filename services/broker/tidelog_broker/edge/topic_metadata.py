@@ -21,7 +21,7 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 PARTITIONS_PER_PIECE = 500
 
 
-class _Piece:
+class _PartitionSlice:
     """The message for some partitions of a topic."""
 
     __slots__ = ("_answer", "_known", "_live")
@@ -38,7 +38,7 @@ class _Piece:
         alive."""
         if not self._renew(known, live):
             self._answer = pb.TopicMetadata()
-            tell = _Telling(live)
+            tell = _PartitionWriter(live)
             for number, state in known:
                 tell(self._answer.partitions.add(), number, state)
         self._known, self._live = known, live
@@ -48,7 +48,7 @@ class _Piece:
         """Updates the message. Returns False if it is for other partitions."""
         if len(self._known) != len(known):
             return False
-        tell, other_live = _Telling(live), live != self._live
+        tell, other_live = _PartitionWriter(live), live != self._live
         answers = self._answer.partitions
         for place, (before, now) in enumerate(zip(self._known, known, strict=True)):
             if now[1] is not before[1]:
@@ -62,7 +62,7 @@ class _Piece:
         return True
 
 
-class _Made:
+class _TopicMessages:
     """The messages of one topic. `of` is its id: another topic of the same name shares nothing with
     it."""
 
@@ -71,7 +71,7 @@ class _Made:
     def __init__(self, of: str) -> None:
         self.of = of
         # By the first partition that each may have.
-        self.pieces: dict[int, _Piece] = {}
+        self.pieces: dict[int, _PartitionSlice] = {}
 
 
 class TopicMetadata:
@@ -80,7 +80,7 @@ class TopicMetadata:
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
         # By topic; bounded by the number of topics.
-        self._made: dict[str, _Made] = {}
+        self._messages: dict[str, _TopicMessages] = {}
 
     async def add_to(self, answer: pb.MetadataResponse, topic: str) -> int:
         """Adds the topic as it is known when this is called; or an error if there is no such topic.
@@ -88,7 +88,7 @@ class TopicMetadata:
         Returns how many partitions were added without yielding to the event loop."""
         live = self._cache.topics.get(topic)
         if live is None:
-            self._made.pop(topic, None)
+            self._messages.pop(topic, None)
             answer.topics.append(self.without_partitions(topic))
             return 0
         self._forget_topics()
@@ -114,17 +114,17 @@ class TopicMetadata:
             return pb.TopicMetadata(name=topic, error=error_to_wire(unknown_topic(topic)))
         return _of_topic(topic, live)
 
-    def _piece(self, topic: str, live: LiveTopic, first: int) -> _Piece:
-        made = self._made.get(topic)
+    def _piece(self, topic: str, live: LiveTopic, first: int) -> _PartitionSlice:
+        made = self._messages.get(topic)
         if made is None or made.of != live.entry.topic_id:
-            made = _Made(live.entry.topic_id)
+            made = _TopicMessages(live.entry.topic_id)
             if topic in self._cache.topics:
-                self._made[topic] = made
-        return made.pieces.setdefault(first, _Piece())
+                self._messages[topic] = made
+        return made.pieces.setdefault(first, _PartitionSlice())
 
     def _forget_topics(self) -> None:
-        if len(self._made) > len(self._cache.topics):
-            self._made = {t: m for t, m in self._made.items() if t in self._cache.topics}
+        if len(self._messages) > len(self._cache.topics):
+            self._messages = {t: m for t, m in self._messages.items() if t in self._cache.topics}
 
 
 def _known(
@@ -138,7 +138,7 @@ def _known(
     ]
 
 
-class _Telling:
+class _PartitionWriter:
     """Fills messages of partitions. Partitions that were decided together share a state, most of
     which is built only once."""
 

@@ -33,7 +33,7 @@ from tidelog_broker.damage.recent_damage import RecentDamage
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
 from tidelog_broker.inspection.replica_state import (
     failure_fields,
-    is_well,
+    is_healthy,
     replica_state,
     unopened_replica,
 )
@@ -44,12 +44,12 @@ from tidelog_broker.requests.key_placements import KeyPlacements
 from tidelog_broker.requests.produce import Produce
 from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_broker.start_progress import StartProgress
-from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
+from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, ReadDiskUse
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.missed_brokers import missed_brokers
+from tidelog_runtime.departed_brokers import departed_brokers
+from tidelog_runtime.pressure.process_pauses import ProcessPause
 from tidelog_runtime.pressure.records import Pressure
-from tidelog_runtime.pressure.standstill import Standstill
 from tidelog_runtime.telemetry.recent_elections import ElectionCounts
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -58,7 +58,7 @@ REPLICAS_PER_TURN = 32
 
 
 class BrokerInspection:
-    """The broker as `Explained` inspects it.
+    """The broker as `ExplainingService` inspects it.
 
     The broker sets the public attributes; the composition root sets `own_pressures` and
     `standstills`.
@@ -73,7 +73,7 @@ class BrokerInspection:
         clock: Clock,
         state_changes: StateChangeLog,
         store_health: Callable[[], StoreHealth],
-        look_at_disk: LookAtDisk,
+        read_disk_use: ReadDiskUse,
         run_blocking: RunBlocking,
         start: StartProgress,
     ) -> None:
@@ -85,7 +85,7 @@ class BrokerInspection:
         self._clock = clock
         self._state_changes = state_changes
         self._store_health = store_health
-        self._look_at_disk = look_at_disk
+        self._read_disk_use = read_disk_use
         self._run_blocking = run_blocking
         self._started_at_ms = clock.wall_ms()
         self._elections = ElectionCounts(clock)
@@ -95,7 +95,7 @@ class BrokerInspection:
         self.address = ""
         self.is_stopping = False
         self.own_pressures: Callable[[], Sequence[Pressure]] = tuple
-        self.standstills: Callable[[], Sequence[Standstill]] = tuple
+        self.standstills: Callable[[], Sequence[ProcessPause]] = tuple
         # Leaders that leave fetches without an answer, and for how long, in milliseconds.
         self.silent_leaders: Callable[[], Mapping[int, int]] = dict
         self.rejections = RejectionCounts()
@@ -122,7 +122,7 @@ class BrokerInspection:
             started_at_ms=self._started_at_ms,
             now_ms=self._clock.wall_ms(),
             store=self._store_health(),
-            events_told=self._state_changes.told,
+            events_told=self._state_changes.reported,
             events_dropped=self._state_changes.dropped,
             broker=BrokerState(
                 broker_epoch=manager.broker_epoch if manager.broker_id in cache.brokers else 0,
@@ -145,7 +145,7 @@ class BrokerInspection:
                     for controller_id, process in sorted(cache.controllers.items())
                 ],
                 departures=list(
-                    missed_brokers(
+                    departed_brokers(
                         cache.departures,
                         cache.brokers,
                         cache.holds_replicas,
@@ -155,7 +155,7 @@ class BrokerInspection:
                 missing_controllers=cache.past_controllers.missing(
                     cache.controllers, self._clock.wall_ms()
                 ),
-                heard=self._knowledge.heard(self.silent_leaders()),
+                heard=self._knowledge.last_contacts(self.silent_leaders()),
                 elections=self._recent_elections(),
                 start_phase=self._start.phase if starts else STARTED,
                 start_done=self._start.done if starts else 0,
@@ -226,7 +226,7 @@ class BrokerInspection:
 
     def _has_replica(self, request: StateRequest) -> bool:
         names = map(self._logs.name_of, self._logs.keys())
-        return any(name is not None and _is_wanted(name, request) for name in names)
+        return any(name is not None and _is_requested(name, request) for name in names)
 
     def _state(self) -> str:
         if self.is_stopping:
@@ -248,18 +248,18 @@ class BrokerInspection:
         if request.services_only or self._start.opens_logs:
             return
         keys = {self._logs.name_of(key): key for key in self._logs.keys()}  # noqa: SIM118
-        names = sorted(name for name in keys if name is not None and _is_wanted(name, request))
+        names = sorted(name for name in keys if name is not None and _is_requested(name, request))
         for position, name in enumerate(names):
             if position % REPLICAS_PER_TURN == REPLICAS_PER_TURN - 1:
                 await asyncio.sleep(0)
             replica = self._replica(name, keys[name])
             known = self._cache.state_of(name)
             key_state = known.state if known is not None else None
-            if not (request.only_unwell and is_well(replica, key_state)):
+            if not (request.only_unwell and is_healthy(replica, key_state)):
                 yield replica
 
         for key, failed in list(self._manager.disk.unopened().items()):
-            if key not in self._logs.keys() and _is_wanted(failed.name, request):  # noqa: SIM118
+            if key not in self._logs.keys() and _is_requested(failed.name, request):  # noqa: SIM118
                 yield unopened_replica(failed, key, self._knowledge.now())
 
     def _replica(self, name: TopicPartition, key: ReplicaKey) -> ReplicaState:
@@ -273,7 +273,7 @@ class BrokerInspection:
             topic=name.topic,
             topic_id=key.topic_id,
             partition=name.partition,
-            role="damaged" if self._logs.is_out(key) else "none",
+            role="damaged" if self._logs.is_out_of_service(key) else "none",
             leader_epoch=NO_EPOCH,
             revision=0,
             log_start_offset=log.log_start_offset if log else 0,
@@ -291,7 +291,7 @@ class BrokerInspection:
 
         def look() -> None:
             nonlocal found
-            found = self._look_at_disk()
+            found = self._read_disk_use()
 
         try:
             await self._run_blocking(look)
@@ -300,7 +300,7 @@ class BrokerInspection:
         return found
 
 
-def _is_wanted(name: TopicPartition, request: StateRequest) -> bool:
+def _is_requested(name: TopicPartition, request: StateRequest) -> bool:
     if request.topic and name.topic != request.topic:
         return False
     return request.partition is None or name.partition == request.partition

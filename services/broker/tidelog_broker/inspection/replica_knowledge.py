@@ -17,12 +17,12 @@ from tidelog.inspection.model import (
 from tidelog.model import NO_LEADER
 from tidelog_broker.damage.divergences import Divergences
 from tidelog_broker.damage.replica_repair import ReplicaRepair
-from tidelog_broker.inspection.replica_state import Failure, Now
+from tidelog_broker.inspection.replica_state import Clocks, Failure
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.replication.fetch_sessions import FollowerLane
+from tidelog_broker.replication.fetch_sessions import FollowerStream
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.requests.consumer_fetch import ConsumerFetch
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
@@ -30,11 +30,11 @@ from tidelog_broker.storage.damaged_batches import DamagedBatches
 from tidelog_runtime.clock import Clock
 
 # Damaged ranges that are described for one replica.
-MAX_TOLD_DAMAGED = 20
+MAX_REPORTED_DAMAGED = 20
 
 
 class ReplicaKnowledge:
-    """The `Surroundings` of every replica of one broker."""
+    """The `ReplicaContext` of every replica of one broker."""
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class ReplicaKnowledge:
         self._damaged_batches = damaged_batches
         self._divergences = divergences
 
-    def now(self) -> Now:
-        return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
+    def now(self) -> Clocks:
+        return Clocks(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     def session_of(self, partition: Partition, follower: int) -> int:
         leading = partition.leading
         progress = leading.followers.get(follower) if leading is not None else None
         if progress is None or progress.session is None:
             return 0
-        return self._sessions.id_of(FollowerLane(follower, partition.synced), progress.session)
+        return self._sessions.id_of(FollowerStream(follower, partition.synced), progress.session)
 
     def hw_stalled_ms(self, partition: Partition) -> int:
         waiting_ms = self._high_watermarks.waiting_ms(partition, self._clock.monotonic_ms())
@@ -87,7 +87,7 @@ class ReplicaKnowledge:
         leader = partition.state.leader if partition.state is not None else NO_LEADER
         return FollowerState(NO_LEADER if leader == self._manager.broker_id else leader)
 
-    def heard(self, silent_ms: Mapping[int, int]) -> list[HeardBroker]:
+    def last_contacts(self, silent_ms: Mapping[int, int]) -> list[HeardBroker]:
         """Returns when this broker last heard from brokers that share partitions with it.
 
         `silent_ms`: by leader, how long it has left fetches without an answer.
@@ -105,9 +105,9 @@ class ReplicaKnowledge:
         ]
 
     def damaged_offsets(self, key: ReplicaKey) -> Sequence[DamagedOffsets]:
-        """Returns the first MAX_TOLD_DAMAGED damaged ranges."""
+        """Returns the first MAX_REPORTED_DAMAGED damaged ranges."""
         return [
-            DamagedOffsets(*found) for found in self._damaged_batches.of(key)[:MAX_TOLD_DAMAGED]
+            DamagedOffsets(*found) for found in self._damaged_batches.of(key)[:MAX_REPORTED_DAMAGED]
         ]
 
     def diverged_offsets(self, key: ReplicaKey) -> Sequence[DivergedOffsets]:

@@ -29,7 +29,7 @@ from tidelog_broker.replicas.disk_refusals import Unopened
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
-class Now(NamedTuple):
+class Clocks(NamedTuple):
     """Both clocks at one moment."""
 
     monotonic_ms: int
@@ -50,7 +50,7 @@ class Failure(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-class Surroundings(Protocol):
+class ReplicaContext(Protocol):
     """What a replica does not know about itself."""
 
     def session_of(self, partition: Partition, follower: int) -> int:
@@ -70,7 +70,7 @@ class Surroundings(Protocol):
     def diverged_offsets(self, key: ReplicaKey) -> Sequence[DivergedOffsets]: ...
 
 
-def failure_fields(failure: Failure | None, now: Now) -> dict[str, Any]:
+def failure_fields(failure: Failure | None, now: Clocks) -> dict[str, Any]:
     """Returns the fields of a `ReplicaState` that describe the failure."""
     if failure is None:
         return {}
@@ -90,7 +90,7 @@ def role_of(partition: Partition) -> str:
     return "none" if partition.leader_to_follow == NO_LEADER else "follower"
 
 
-def replica_state(partition: Partition, around: Surroundings, now: Now) -> ReplicaState:
+def replica_state(partition: Partition, context: ReplicaContext, now: Clocks) -> ReplicaState:
     log = partition.log
     leading = partition.leading
     return ReplicaState(
@@ -106,16 +106,16 @@ def replica_state(partition: Partition, around: Surroundings, now: Now) -> Repli
         flushed_offset=log.flushed_offset,
         size_bytes=log.bytes_from(log.log_start_offset),
         synced=partition.synced,
-        leader=leader_state(partition, leading, around, now) if leading else None,
-        follower=around.following(partition) if leading is None else None,
+        leader=leader_state(partition, leading, context, now) if leading else None,
+        follower=context.following(partition) if leading is None else None,
         moving=_moving(partition),
-        damaged=around.damaged_offsets(partition.key),
-        diverged=around.diverged_offsets(partition.key),
-        **failure_fields(around.failure_of(partition.key), now),
+        damaged=context.damaged_offsets(partition.key),
+        diverged=context.diverged_offsets(partition.key),
+        **failure_fields(context.failure_of(partition.key), now),
     )
 
 
-def unopened_replica(unopened: Unopened, key: ReplicaKey, now: Now) -> ReplicaState:
+def unopened_replica(unopened: Unopened, key: ReplicaKey, now: Clocks) -> ReplicaState:
     failure = Failure(unopened.cause.value, unopened.message, unopened.since_ms)
     return ReplicaState(
         topic=unopened.name.topic,
@@ -138,15 +138,15 @@ def _moving(partition: Partition) -> str:
 
 
 def leader_state(
-    partition: Partition, leading: Leading, around: Surroundings, now: Now
+    partition: Partition, leading: Leading, context: ReplicaContext, now: Clocks
 ) -> LeaderState:
     assert partition.state is not None
     written = write_rate(partition.log, now.wall_ms) if partition.state.adding else None
     return LeaderState(
-        hw_stalled_ms=around.hw_stalled_ms(partition),
+        hw_stalled_ms=context.hw_stalled_ms(partition),
         maximal_isr=sorted(isr.maximal(partition.state, leading.proposed)),
         followers=[
-            follower_progress(partition, leading.epoch_start, follower, progress, around, now)
+            follower_progress(partition, leading.epoch_start, follower, progress, context, now)
             for follower, progress in sorted(leading.followers.items())
         ],
         refused_below_min_isr=leading.refused_below_min_isr,
@@ -155,7 +155,7 @@ def leader_state(
             if leading.refused_below_min_isr
             else NOT_KNOWN
         ),
-        waiting_consumers=around.waiting_consumers(partition),
+        waiting_consumers=context.waiting_consumers(partition),
         written_bytes_per_second=None if written is None else written.usual,
         most_written_bytes_per_second=None if written is None else written.most,
     )
@@ -166,8 +166,8 @@ def follower_progress(
     epoch_start: int,
     follower: int,
     known: isr.FollowerProgress,
-    around: Surroundings,
-    now: Now,
+    context: ReplicaContext,
+    now: Clocks,
 ) -> FollowerProgress:
     progress = isr.told_again(known, partition.log.log_end_offset)
     in_isr = partition.is_in_sync(follower)
@@ -188,11 +188,11 @@ def follower_progress(
         lag_ms=lag.ms,
         last_fetch_ms=now.monotonic_ms - progress.last_fetch_ms if fetched else NOT_KNOWN,
         last_caught_up_ms=now.monotonic_ms - progress.last_caught_up_ms if fetched else NOT_KNOWN,
-        session_id=around.session_of(partition, follower),
+        session_id=context.session_of(partition, follower),
     )
 
 
-def is_well(replica: ReplicaState, key: LeaderAndIsr | None) -> bool:
+def is_healthy(replica: ReplicaState, key: LeaderAndIsr | None) -> bool:
     """Whether the replica and its partition have no problem.
 
     The ISR is complete, no move is running, the partition has a leader that commits, and no

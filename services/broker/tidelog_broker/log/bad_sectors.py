@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 
-UNREADABLE = frozenset({errnos.EIO, errnos.EBADMSG})
+UNREADABLE_ERRNOS = frozenset({errnos.EIO, errnos.EBADMSG})
 SECTOR_BYTES = 512
 FILLER = (b"this sector could not be read. " * 17)[:SECTOR_BYTES]
 # A sector that a retry can read costs no batch.
@@ -23,20 +23,22 @@ _COPY_BYTES = 1 << 20
 
 def is_unreadable(error: OSError) -> bool:
     """Returns whether the disk reports that it cannot read a part of a file."""
-    return error.errno in UNREADABLE
+    return error.errno in UNREADABLE_ERRNOS
 
 
-class ReadAround:
-    """Reads a file with FILLER in place of each unreadable sector. `bad` has their positions."""
+class BadSectorReader:
+    """Reads a file with FILLER in place of each unreadable sector.
+
+    `bad_sectors` has their positions."""
 
     def __init__(self, file: DiskFile) -> None:
         self._file = file
         self._has_read = False
-        self.bad: set[int] = set()
+        self.bad_sectors: set[int] = set()
 
     def read_at(self, size: int, position: int) -> bytes:
         """Raises OSError if the disk can read nothing of the file."""
-        data = self._try(size, position)
+        data = self._read_or_none(size, position)
         if data is not None:
             return data
         end = position + size
@@ -50,27 +52,27 @@ class ReadAround:
             position = stop
         return b"".join(parts)
 
-    def again(self, sector: int, size: int) -> bytes | None:
+    def reread(self, sector: int, size: int) -> bytes | None:
         """Reads a bad sector again. Returns None if it is still unreadable."""
-        data = self._try(size, sector)
+        data = self._read_or_none(size, sector)
         if data is not None:
-            self.bad.discard(sector)
+            self.bad_sectors.discard(sector)
         return data
 
     def _sector(self, size: int, position: int) -> bytes:
         start = position % SECTOR_BYTES
         sector = position - start
-        if sector not in self.bad:
+        if sector not in self.bad_sectors:
             for _ in range(READ_ATTEMPTS):
-                data = self._try(size, position)
+                data = self._read_or_none(size, position)
                 if data is not None:
                     return data
-            self.bad.add(sector)
-            if not self._has_read and len(self.bad) * SECTOR_BYTES > MAX_UNREADABLE_BYTES:
+            self.bad_sectors.add(sector)
+            if not self._has_read and len(self.bad_sectors) * SECTOR_BYTES > MAX_UNREADABLE_BYTES:
                 return self._file.read_at(size, position)
         return FILLER[start : start + size]
 
-    def _try(self, size: int, position: int) -> bytes | None:
+    def _read_or_none(self, size: int, position: int) -> bytes | None:
         try:
             data = self._file.read_at(size, position)
         except OSError as error:
@@ -88,20 +90,20 @@ def copy_readable(disk: Disk, path: PurePath, target: PurePath, size: int) -> bo
     could be read. Blocks; raises OSError."""
     disk.remove(target)
     source = disk.open(path)
-    around = ReadAround(source)
+    reader = BadSectorReader(source)
     copied = 0
     try:
         copy = disk.open(target, create=True)
         try:
             for position in range(0, size, _COPY_BYTES):
                 wanted = min(_COPY_BYTES, size - position)
-                data = around.read_at(wanted, position)
+                data = reader.read_at(wanted, position)
                 lacking = wanted - len(data)
                 copied += len(data)
                 filler = FILLER * -(-lacking // SECTOR_BYTES)
                 copy.write_at(position, [data, filler[:lacking]])
-            for sector in sorted(around.bad):
-                read = around.again(sector, min(SECTOR_BYTES, size - sector))
+            for sector in sorted(reader.bad_sectors):
+                read = reader.reread(sector, min(SECTOR_BYTES, size - sector))
                 if read is not None:
                     copy.write_at(sector, [read])
             copy.sync()
@@ -109,7 +111,7 @@ def copy_readable(disk: Disk, path: PurePath, target: PurePath, size: int) -> bo
             copy.close()
     finally:
         source.close()
-    return copied == size and not around.bad
+    return copied == size and not reader.bad_sectors
 
 
 def replace_file(disk: Disk, path: PurePath) -> bool:

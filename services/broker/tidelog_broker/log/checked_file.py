@@ -55,6 +55,6 @@ def read_checked(disk: Disk, path: PurePath, kind: str) -> Any:
     expected = _first_line(kind, body)
     if first + newline != expected:
         raise DamagedFileError(
-            f"{path} begins with {first[:60]!r} where its content asks for {expected[:-1]!r}"
+            f"{path} begins with {first[:60]!r} where its content requires {expected[:-1]!r}"
         )
     return json.loads(body)

@@ -61,7 +61,7 @@ class CleanLog(NamedTuple):
         return self.segments[-1].summary.next_offset if self.segments else NO_OFFSET
 
 
-def write_all(disk: Disk, path: PurePath, logs: Mapping[tuple[str, int], CleanLog]) -> None:
+def write_clean_logs(disk: Disk, path: PurePath, logs: Mapping[tuple[str, int], CleanLog]) -> None:
     """Raises OSError."""
     value = [
         [
@@ -76,7 +76,7 @@ def write_all(disk: Disk, path: PurePath, logs: Mapping[tuple[str, int], CleanLo
     write_checked(disk, path, _KIND, value, sync=False)
 
 
-def read_all(disk: Disk, path: PurePath) -> dict[tuple[str, int], CleanLog]:
+def read_clean_logs(disk: Disk, path: PurePath) -> dict[tuple[str, int], CleanLog]:
     """Returns nothing if the file is missing or unusable; then the logs are read."""
     try:
         value = read_checked(disk, path, _KIND)

@@ -19,7 +19,7 @@ from tidelog_broker.log.file_id import FileId, file_id
 _MAX_BUFFERS = 1024
 _COPY_BYTES = 1 << 20
 # Errors of non-blocking reads on file systems that lack them, and in sandboxes.
-_CANNOT_TELL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 # Before a read of at least this size, a read of one byte checks that something is cached.
 _PROBED_BYTES = 64 << 10
 TEMPORARY_SUFFIX = ".tmp"
@@ -143,7 +143,7 @@ class OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         with timed(OPEN):
             self._descriptor = os.open(path, flags, 0o644)
-        self._tells_what_is_cached = True
+        self._can_read_cached = True
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
         with self._timed(WRITE):
@@ -182,7 +182,7 @@ class OsFile:
         return b"".join(parts)
 
     def read_cached(self, size: int, position: int) -> bytes | bytearray:
-        if self._tells_what_is_cached:
+        if self._can_read_cached:
             try:
                 if size >= _PROBED_BYTES:
                     os.preadv(self._descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
@@ -191,10 +191,10 @@ class OsFile:
             except BlockingIOError:
                 return b""
             except OSError as error:
-                if error.errno not in _CANNOT_TELL:
+                if error.errno not in _UNSUPPORTED:
                     error.filename = str(self._path)
                     raise
-                self._tells_what_is_cached = False
+                self._can_read_cached = False
             else:
                 del buffer[read:]
                 return buffer

@@ -69,10 +69,10 @@ class DiskReserve:
             # Existing files first. A crash or a copy may have left them incomplete.
             found = self._missing.intersection(self._disk.list_names(self._directory))
             self._disk.make_directory(self._directory)
-            self._make(found)
+            self._create(found)
             self._refill()
         except OSError as error:
-            self._not_made(error)
+            self._handle_create_error(error)
 
     def use(self, write: Callable[[], T]) -> T:
         """Calls `write`, and again for each file that is given up while the disk is full."""
@@ -92,14 +92,14 @@ class DiskReserve:
 
     def _use(self, write: Callable[[], T]) -> T:
         while True:
-            is_last = not self._give_up_one()
+            is_last = not self._release_one()
             try:
                 return write()
             except OSError as error:
                 if is_last or error.errno not in _FULL:
                     raise
 
-    def _give_up_one(self) -> bool:
+    def _release_one(self) -> bool:
         with self._lock:
             if not self._present:
                 return False
@@ -130,21 +130,21 @@ class DiskReserve:
             try:
                 self._refill()
             except OSError as error:
-                self._not_made(error)
+                self._handle_create_error(error)
 
     def _refill(self) -> None:
-        self._make(self._missing)
+        self._create(self._missing)
         if self.is_short:
             self.is_short = False
             _log.info("disk_reserve_restored", path=str(self._directory))
 
-    def _make(self, names: Iterable[str]) -> None:
+    def _create(self, names: Iterable[str]) -> None:
         for name in sorted(names):
             self._disk.allocate(self._directory / name, self._file_bytes)
             self._missing.discard(name)
             self._present.add(name)
 
-    def _not_made(self, error: OSError) -> None:
+    def _handle_create_error(self, error: OSError) -> None:
         """Only a full disk makes appends wait for the reserve."""
         was_short, self.is_short = self.is_short, error.errno in _FULL
         if not was_short or not self.is_short:
@@ -210,7 +210,7 @@ class ReservedDisk:
         if self._reserve.is_short:
             self._reserve.refill()
             if self._reserve.is_short:
-                raise OSError(errno.ENOSPC, "the room that is left is kept for state files")
+                raise OSError(errno.ENOSPC, "the remaining space is reserved for state files")
 
 
 def with_reserve(disk: Disk, data_dir: PurePath, clock: Clock) -> ReservedDisk:

@@ -83,7 +83,7 @@ class FlushProgress:
         self._names_synced = 0
         self._epochs_synced = epochs
 
-    def distrust(self, flushed_offset: int) -> None:
+    def mark_unsynced(self, flushed_offset: int) -> None:
         """Counts what a previous process wrote beyond the offset as not synced, also names and
         epochs."""
         self.flushed_offset = flushed_offset
@@ -94,7 +94,7 @@ class FlushProgress:
     def name_changed(self) -> None:
         self._names_changed += 1
 
-    def cut_begins(self) -> None:
+    def begin_cut(self) -> None:
         self._cuts += 1
 
     def is_behind(self, log_end_offset: int, epochs: tuple[EpochEntry, ...]) -> bool:
@@ -150,7 +150,7 @@ class FlushProgress:
     def unfinished(self) -> Sequence[FlushTicket]:
         return self._begun
 
-    def take_back(self, ticket: FlushTicket) -> None:
+    def discard(self, ticket: FlushTicket) -> None:
         """Removes a ticket whose result is known."""
         self._begun.remove(ticket)
 

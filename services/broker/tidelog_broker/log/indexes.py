@@ -155,7 +155,7 @@ def _decode(tag: bytes, data: bytes) -> tuple[array[int], array[int], SegmentSum
     return _little_endian(keys), _little_endian(values), SegmentSummary(*summary)
 
 
-def summarise(before: SegmentSummary, header: BatchHeader, size: int) -> SegmentSummary:
+def extend_summary(before: SegmentSummary, header: BatchHeader, size: int) -> SegmentSummary:
     """Returns the summary of the segment with this batch, of `size` bytes in the file, appended."""
     first = before.first_append_time_ms if before.size else header.append_time_ms
     return SegmentSummary(

@@ -80,7 +80,7 @@ class LeaderEpochs:
             later.insert(0, EpochEntry(former[-1].leader_epoch, start_offset))
         self._entries = later
 
-    def fit(self, log_start_offset: int, log_end_offset: int) -> None:
+    def clip(self, log_start_offset: int, log_end_offset: int) -> None:
         """Cuts entries that were read from disk to the offsets of the log. Entries are written
         before their batches, so that there may be too many."""
         below = [e for e in self._entries if e.start_offset < log_end_offset]

@@ -7,14 +7,14 @@ from pathlib import PurePath
 
 from tidelog.log_format import FrameError, frame_bytes
 from tidelog.model import Batch, BatchHeader, EpochEnd
-from tidelog_broker.log.append_order import require_order
 from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.damage_seal import Evidence, discard_evidence
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.epoch_file import EpochFile
-from tidelog_broker.log.errors import (
+from tidelog_broker.log.flush import FlushProgress, FlushTicket
+from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import (
     LogCorruptError,
     LogError,
     LogFailedError,
@@ -23,15 +23,14 @@ from tidelog_broker.log.errors import (
     OffsetOutOfRangeError,
     read_failure,
 )
-from tidelog_broker.log.flush import FlushProgress, FlushTicket
-from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
-from tidelog_broker.log.log_start import LOG_START_KIND, LOG_START_NAME, BeforeLoss
-from tidelog_broker.log.producer_history import ProducerHistory
-from tidelog_broker.log.recovery import (
+from tidelog_broker.log.log_recovery import (
     LogContent,
     RecoveryReport,
     load_content,
 )
+from tidelog_broker.log.log_start import LOG_START_KIND, LOG_START_NAME, BeforeLoss
+from tidelog_broker.log.producer_history import ProducerHistory
+from tidelog_broker.log.quarantine import Evidence, discard_evidence
 from tidelog_broker.log.repairable_log import RepairableLog
 from tidelog_broker.log.retention import (
     MAX_DELETED_AT_ONCE,
@@ -41,8 +40,8 @@ from tidelog_broker.log.retention import (
 )
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_files import SegmentFiles
-from tidelog_broker.log.segments import Segments
-from tidelog_broker.log.unsynced import Unsynced
+from tidelog_broker.log.segments import Segments, require_order
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 from tidelog_broker.partition.range_digest import LogDigests
 from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 
@@ -69,7 +68,9 @@ class Log(RepairableLog):
         self._epochs = content.epochs
         self._epoch_file = epoch_file
         # What a clean stop left, as long as the log has not changed since.
-        self._left = content.left._replace(producers=None) if content.left else None
+        self._clean_state = (
+            content.clean_state._replace(producers=None) if content.clean_state else None
+        )
         self._closed = False
         self.directory = directory
         self.failed: LogFailedError | None = None
@@ -91,21 +92,22 @@ class Log(RepairableLog):
         files: SegmentFiles | None = None,
         before_loss: BeforeLoss = lambda: None,
         before_cut: BeforeCut = lambda _: None,
-        unsynced: Unsynced = Unsynced.REWRITTEN,
+        unsynced: UnsyncedWrites = UnsyncedWrites.REWRITTEN,
         check_all: bool = False,
-        left: CleanLog | None = None,
+        clean_state: CleanLog | None = None,
         evidence: Evidence = discard_evidence,
-        least_end: int = 0,
+        min_end_offset: int = 0,
     ) -> Log:
         """Opens or creates a log. May run in a thread.
 
         - `recovery_point`: everything below it was flushed before the last stop.
-        - `least_end`: everything below it was acknowledged; none of these offsets is used again.
+        - `min_end_offset`: everything below it was acknowledged; none of these offsets is used
+          again.
         - `before_loss`: called before valid data is cut here.
         - `before_cut`: called later with each offset that the log is to be cut to; raises OSError.
         - `check_all`: check even what a clean stop or the recovery point vouches for. What is
           above the recovery point has been rewritten already.
-        - `left`: what `end` returned. If the log differs from it, it is read.
+        - `clean_state`: what `close_cleanly` returned. If the log differs from it, it is read.
 
         `recovery` has what was found after an unclean stop. Raises `LogStorageError`,
         `UndecidedDamageError` as `unsynced` says, and `LogCorruptError` for damage in trusted
@@ -123,23 +125,25 @@ class Log(RepairableLog):
                 before_loss=before_loss,
                 unsynced=unsynced,
                 check_all=check_all,
-                left=left,
+                clean_state=clean_state,
                 evidence=evidence,
-                least_end=least_end,
+                min_end_offset=min_end_offset,
             )
             log = cls(files, directory, config, content, epoch_file)
             log.before_cut = before_cut
             log._start(content, recovery_point)
-            log.producers.load(content.left.producers if content.left is not None else None)
+            log.producers.load(
+                content.clean_state.producers if content.clean_state is not None else None
+            )
         except OSError as error:
             raise read_failure(error, directory, "open the log in") from error
         return log
 
     def _start(self, content: LogContent, recovery_point: int) -> None:
-        if content.left is not None:
+        if content.clean_state is not None:
             self._write_epochs()
             return
-        self._progress.distrust(
+        self._progress.mark_unsynced(
             max(content.log_start_offset, min(recovery_point, content.log_end_offset))
         )
         if not self._segments:
@@ -237,11 +241,11 @@ class Log(RepairableLog):
             raise self.failed from error
 
     def _append(self, batches: Sequence[Batch]) -> None:
-        epochs_before = self._epochs.entries if self._brings_epoch(batches) else None
+        epochs_before = self._epochs.entries if self._starts_epoch(batches) else None
         active = self._segments.active
         try:
             self._disk.check_append_room()
-            self._left = None
+            self._clean_state = None
             added = sum(map(frame_bytes, batches))
             # Uses the batches' time: a follower of old batches must not roll at each append.
             if is_roll_due(active.summary, added, self._config, batches[-1].header.append_time_ms):
@@ -262,12 +266,12 @@ class Log(RepairableLog):
             try:
                 file.truncate(active.size)
             except OSError as second:
-                raise self._fail(second, active.path, "take back a failed append to") from error
+                raise self._fail(second, active.path, "undo a failed append to") from error
             raise LogStorageError.of(error, active.path, "append to") from error
         self.producers.appended(batches, added)
         self.digests.appended(batches)
 
-    def _brings_epoch(self, batches: Sequence[Batch]) -> bool:
+    def _starts_epoch(self, batches: Sequence[Batch]) -> bool:
         # Epochs never fall, so the last batch suffices.
         return batches[-1].header.leader_epoch != self._epochs.latest
 
@@ -373,7 +377,7 @@ class Log(RepairableLog):
             # Written first, so that the next start finishes an interrupted reset.
             self._write_log_start(offset)
             self.producers.finish_reset(offset)
-            self._segments.start_anew(offset)
+            self._segments.restart_at(offset)
             self.digests.reset(offset)
             self._progress.name_changed()
             self._epochs = LeaderEpochs()
@@ -383,9 +387,9 @@ class Log(RepairableLog):
         self._progress.flushed_offset = offset
 
     def _begin_cut(self) -> None:
-        self._left = None
+        self._clean_state = None
         self._disk.sync_directory(self.directory)
-        self._progress.cut_begins()
+        self._progress.begin_cut()
 
     def _write_log_start(self, offset: int) -> None:
         path = self.directory / LOG_START_NAME
@@ -418,7 +422,7 @@ class Log(RepairableLog):
         try:
             active = self._segments.active.summary
             if active.size > 0 and active.next_offset <= offset:
-                self._left = None
+                self._clean_state = None
                 self._roll()
             sealed = self._segments.sealed
             count = sum(segment.next_offset <= offset for segment in sealed)
@@ -430,7 +434,7 @@ class Log(RepairableLog):
         """Returns how many it deletes: MAX_DELETED_AT_ONCE at most. A later call continues."""
         count = min(count, MAX_DELETED_AT_ONCE)
         if count:
-            self._left = None
+            self._clean_state = None
             start = self._segments.sealed[count - 1].next_offset
             self.producers.begin_deletion(start)
             self._write_log_start(start)
@@ -449,7 +453,7 @@ class Log(RepairableLog):
             and is_expired(active.summary, self._config, now_ms, active.last_append_time_ms)
         )
         if expired or is_roll_due(active.summary, 0, self._config, append_ms):
-            self._left = None
+            self._clean_state = None
             self._roll()
 
     # Syncing.
@@ -477,7 +481,7 @@ class Log(RepairableLog):
         because it is unknown which data is on disk."""
         if not ticket.done:
             raise ValueError("a flush is finished after its ticket has run")
-        self._progress.take_back(ticket)
+        self._progress.discard(ticket)
         if ticket.error is not None:
             raise self._fail(ticket.error, self.directory, "sync the log in")
         if self.failed is not None:
@@ -493,7 +497,7 @@ class Log(RepairableLog):
 
     # Closing.
 
-    def end(self, room_for_producers: int) -> CleanLog | None:
+    def close_cleanly(self, max_producers: int) -> CleanLog | None:
         """Syncs and closes the log. Returns its state for the broker to store: with it the next
         `open` reads no more than the header of the last batch. Returns None if the log has failed,
         is closed already, or has an unfinished flush, which may still fail."""
@@ -503,15 +507,17 @@ class Log(RepairableLog):
             if self.failed is not None:
                 return None
             self.flush()
-            left = self._left or self._as_it_is()
-            left = left._replace(producers=self.producers.value_at_end(room_for_producers))
-            return left if all(ticket.done for ticket in self._progress.unfinished) else None
+            clean_state = self._clean_state or self._current_state()
+            clean_state = clean_state._replace(
+                producers=self.producers.snapshot_at_end(max_producers)
+            )
+            return clean_state if all(ticket.done for ticket in self._progress.unfinished) else None
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "close the log in") from error
         finally:
             self.close()
 
-    def _as_it_is(self) -> CleanLog:
+    def _current_state(self) -> CleanLog:
         active = self._segments.active
         if not active.has_no_entries:
             # Creating files would dominate the stop of a broker with ten thousand short logs.
@@ -536,7 +542,7 @@ class Log(RepairableLog):
         if self.failed is not None:
             raise self.failed
         if self._closed:
-            raise ValueError(f"the log in {self.directory} is closed; open it anew")
+            raise ValueError(f"the log in {self.directory} is closed; open it again")
 
     def _fail(self, error: OSError, path: PurePath, action: str) -> LogFailedError:
         self.failed = LogFailedError.of(error, path, action)

@@ -14,7 +14,7 @@ from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 MAX_POSITIONS = 256
 
 
-class Place(NamedTuple):
+class BatchPosition(NamedTuple):
     segment: Segment
     position: int
 
@@ -25,13 +25,13 @@ class PositionCache:
     A reader at the tail needs no search. Code that cuts or removes a segment clears the cache."""
 
     def __init__(self) -> None:
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, BatchPosition] = {}
 
-    def get(self, offset: int) -> Place | None:
+    def get(self, offset: int) -> BatchPosition | None:
         return self._places.get(offset)
 
     def put(self, offset: int, segment: Segment, position: int) -> None:
-        self._places[offset] = Place(segment, position)
+        self._places[offset] = BatchPosition(segment, position)
         if len(self._places) > MAX_POSITIONS:
             del self._places[next(iter(self._places))]
 
@@ -65,7 +65,7 @@ class LogReader:
                 base,
                 max_bytes=self._bytes_up_to(up_to, segment, position, max_bytes),
                 up_to=up_to,
-                first_whole=not batches,
+                first_complete=not batches,
                 waits=waits,
             )
             batches += result.batches
@@ -124,7 +124,7 @@ class LogReader:
                 continue
             position, base = segment.position_of_time(timestamp_ms, waits=waits)
             found = segment.read(
-                position, base, max_bytes=0, up_to=up_to, first_whole=True, waits=waits
+                position, base, max_bytes=0, up_to=up_to, first_complete=True, waits=waits
             )
             if found.cold is not None:
                 raise ColdDataError(found.cold)

@@ -10,15 +10,15 @@ from tidelog.log_format import SEGMENT_SUFFIX
 from tidelog_broker.log.bad_sectors import is_unreadable
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
-from tidelog_broker.log.errors import UndecidedDamageError
+from tidelog_broker.log.log_errors import UndecidedDamageError
 from tidelog_broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
-from tidelog_broker.log.unsynced import Unsynced
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 
 LOG_START_NAME = "log-start-offset"
 LOG_START_KIND = "log-start-offset"
 # Earlier releases marked a cleanly stopped log by this file. It is removed, so that after a
 # downgrade they do not trust a log that has changed.
-FORMER_MARKER_NAME = "clean-shutdown"
+LEGACY_MARKER_NAME = "clean-shutdown"
 
 BeforeLoss = Callable[[], None]
 """Called before valid data is cut: after a crash right behind the cut the log would appear
@@ -31,8 +31,8 @@ class LogStart(NamedTuple):
     gap: str | None
 
 
-def settle_start(
-    disk: Disk, directory: PurePath, before_loss: BeforeLoss, unsynced: Unsynced
+def find_segments(
+    disk: Disk, directory: PurePath, before_loss: BeforeLoss, unsynced: UnsyncedWrites
 ) -> LogStart:
     """Returns the segments that belong to the log. Removes all others, and temporary files.
 
@@ -42,7 +42,7 @@ def settle_start(
     replaces the missing ones, whose offsets become unreadable."""
     names = disk.list_names(directory)
     for name in names:
-        if name.endswith(TEMPORARY_SUFFIX) or name == FORMER_MARKER_NAME:
+        if name.endswith(TEMPORARY_SUFFIX) or name == LEGACY_MARKER_NAME:
             disk.remove(directory / name)
     bases = sorted(int(n.removesuffix(SEGMENT_SUFFIX)) for n in names if n.endswith(SEGMENT_SUFFIX))
     start = _read_log_start(disk, directory) if LOG_START_NAME in names else 0
@@ -53,9 +53,9 @@ def settle_start(
     if kept[:1] != [start]:
         if kept:
             gap = f"the log begins at offset {start}, its first segment at {kept[0]}"
-            if unsynced in (Unsynced.LOST, Unsynced.KEPT):
+            if unsynced in (UnsyncedWrites.LOST, UnsyncedWrites.KEPT):
                 raise UndecidedDamageError(segment_path(directory, start), 0, gap)
-            if unsynced in (Unsynced.LOST_SEALED, Unsynced.KEPT_SEALED):
+            if unsynced in (UnsyncedWrites.LOST_ONLY_COPY, UnsyncedWrites.KEPT_ONLY_COPY):
                 disk.open(segment_path(directory, start), create=True).close()
                 return LogStart(start, [start, *kept], None)
             before_loss()

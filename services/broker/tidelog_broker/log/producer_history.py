@@ -28,7 +28,7 @@ from tidelog.log_format import OFFSET_DIGITS
 from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.log_errors import LogStorageError
 from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
 
 SNAPSHOT_SUFFIX = ".producers"
@@ -39,7 +39,7 @@ SNAPSHOT_INTERVAL_BYTES = 16 << 20
 SNAPSHOT_INTERVAL_BYTES_PER_PRODUCER = 20 << 10
 # A clean stop stores the producers of many logs in one file. A log with more producers than this,
 # or with more bytes after its newest snapshot, writes a snapshot of its own.
-MAX_KEPT_TOGETHER = 1_000
+MAX_PRODUCERS_IN_SHARED_FILE = 1_000
 MAX_BYTES_WITHOUT_SNAPSHOT = 1 << 20
 _KIND = "producer-states"
 
@@ -90,7 +90,7 @@ class ProducerHistory:
     def load(self, at_end: Any = None) -> None:
         """Loads the states when the log is opened, after its batches are known.
 
-        `at_end` is what `value_at_end` returned for this very log; None: the states are read.
+        `at_end` is what `snapshot_at_end` returned for this very log; None: the states are read.
         Raises `LogCorruptError` if a batch that has to be read is damaged: a leader with incomplete
         states would append duplicates."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
@@ -101,7 +101,7 @@ class ProducerHistory:
             self._disk.sync_directory(self._directory)
         self._offsets = [offset for offset in found if start <= offset <= end]
         if start > 0:
-            self.lost = not self._mend_start(start) and start < end
+            self.lost = not self._repair_start_snapshot(start) and start < end
         if 0 < start == end:
             value = self._read(start)
             # No other file names the producers below the start.
@@ -138,7 +138,7 @@ class ProducerHistory:
         `bases` are the base offsets of the present segments. Snapshots at other offsets are
         removed."""
         end = self._log.log_end_offset
-        self._keep_end()
+        self._write_end_snapshot()
         self._bytes_since_snapshot = 0
         self._forget(offset for offset in self._offsets if offset not in bases and offset != end)
 
@@ -189,17 +189,17 @@ class ProducerHistory:
         self._forget(offset for offset in self._offsets if offset < start)
         self.lost = False  # nothing more will ever be known
 
-    def value_at_end(self, room: int) -> Any:
+    def snapshot_at_end(self, max_producers: int) -> Any:
         """Returns the producers at the log's end, for `load`.
 
-        Returns None if they are not known, or if there are more of them than `room`; then a
-        snapshot holds them."""
+        Returns None if they are not known, or if there are more of them than `max_producers`;
+        then a snapshot holds them."""
         if self.lacking or self.lost:
             return None
         newest = self._offsets[-1] if self._offsets else self._log.log_start_offset
-        too_many = len(self.states) > min(room, MAX_KEPT_TOGETHER)
+        too_many = len(self.states) > min(max_producers, MAX_PRODUCERS_IN_SHARED_FILE)
         if too_many or self._log.bytes_from(newest) > MAX_BYTES_WITHOUT_SNAPSHOT:
-            self._keep_end()
+            self._write_end_snapshot()
         return None if too_many else self.states.to_value()
 
     def take_crowded_out(self) -> CrowdedOut:
@@ -217,7 +217,7 @@ class ProducerHistory:
         except OSError as error:
             raise LogStorageError.of(error, self._directory, "read a snapshot in") from error
 
-    def learn(self, states: ProducerStates) -> None:
+    def adopt_below_start(self, states: ProducerStates) -> None:
         """Stores the producers that wrote below the start of a log that is `lacking` and empty.
 
         On disk on return. Raises `LogStorageError`."""
@@ -228,7 +228,7 @@ class ProducerHistory:
         self.states = states
         self.lacking = self.lost = False
 
-    def _keep_end(self) -> None:
+    def _write_end_snapshot(self) -> None:
         """Writes a snapshot at the log's end unless there is one. An existing one is equal, and may
         be the synced snapshot of the log's start."""
         if self._log.log_end_offset not in self._offsets and not self.lacking:
@@ -247,7 +247,7 @@ class ProducerHistory:
             states.note(header)
         return states
 
-    def _mend_start(self, start: int) -> bool:
+    def _repair_start_snapshot(self, start: int) -> bool:
         """Repairs one of the two snapshots at the log's start from the other.
 
         Returns False and logs an error if neither is valid. Then the log treats producers that
@@ -260,8 +260,8 @@ class ProducerHistory:
                 "producers_below_start_lost",
                 log=str(self._directory),
                 log_start_offset=start,
-                why="neither of the two files that say who wrote below is there and sound",
-                fix="check the disk; the replica is copied anew if others have it",
+                why="both snapshots of the producers below the log start are missing or damaged",
+                fix="check the disk; the replica is copied again if other replicas exist",
             )
         elif len(sound) < len(values):
             bad = paths[values.index(None)]

@@ -10,11 +10,11 @@ from pathlib import PurePath
 
 from tidelog.log_format import SEGMENT_SUFFIX
 from tidelog_broker.log.bad_sectors import replace_file
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.damage_seal import Evidence, discard_evidence
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogError, LogStorageError, LogUnreadableError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogError, LogStorageError, LogUnreadableError
+from tidelog_broker.log.quarantine import Evidence, discard_evidence
 from tidelog_broker.log.segment import segment_path
 
 
@@ -27,7 +27,7 @@ class Reopening:
     - `rewrite_from`: everything from this offset on is first written to new files, because after a
       failed fsync the kernel regards as written what it could not write. None: no fsync has failed
       in this process or the one before it.
-    - `least_end`: the log reached at least this offset.
+    - `min_end_offset`: the log reached at least this offset.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Reopening:
         check_from: int,
         rewrite_from: int | None,
         evidence: Evidence = discard_evidence,
-        least_end: int = 0,
+        min_end_offset: int = 0,
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -47,7 +47,7 @@ class Reopening:
         self._check_from = check_from
         self._rewrite_from = rewrite_from
         self._evidence = evidence
-        self._least_end = least_end
+        self._least_end = min_end_offset
         self.log: Log | None = None
         self.error: LogError | None = None
 
@@ -68,7 +68,7 @@ class Reopening:
             self._directory,
             self._config,
             evidence=self._evidence,
-            least_end=self._least_end,
+            min_end_offset=self._least_end,
         )
         try:
             return opening(recovery_point=self._check_from)

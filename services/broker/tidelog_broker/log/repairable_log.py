@@ -7,18 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from tidelog.batch import is_damaged, is_intact
+from tidelog.log_format import frame_bytes
 from tidelog.model import Batch
 from tidelog_broker.log.clean_shutdown import CleanLog
-from tidelog_broker.log.damage_seal import Evidence
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogFailedError
 from tidelog_broker.log.flush import FlushProgress
 from tidelog_broker.log.leader_epochs import LeaderEpochs
-from tidelog_broker.log.live_seal import LiveSeal
+from tidelog_broker.log.live_quarantine import LiveQuarantine
+from tidelog_broker.log.log_errors import LogFailedError
 from tidelog_broker.log.producer_history import ProducerHistory
-from tidelog_broker.log.restoration import is_what_was_there
-from tidelog_broker.log.scrub_stretch import ScrubTarget
+from tidelog_broker.log.quarantine import Evidence
 from tidelog_broker.log.segment import Segment
+from tidelog_broker.log.segment_scrub import ScrubTarget
 from tidelog_broker.log.segments import Segments
 from tidelog_broker.partition.range_digest import LogDigests
 
@@ -33,7 +34,7 @@ class RepairableLog(ABC):
     _segments: Segments
     _epochs: LeaderEpochs
     _progress: FlushProgress
-    _left: CleanLog | None
+    _clean_state: CleanLog | None
 
     @property
     @abstractmethod
@@ -89,7 +90,9 @@ class RepairableLog(ABC):
         """Keeps digests of ranges of `range_offsets` offsets from now on; 0 disables them."""
         self.digests = LogDigests(range_offsets, self.log_end_offset)
 
-    def begin_seal(self, path: PurePath, evidence: Evidence, copies: bool) -> LiveSeal | None:
+    def begin_quarantine(
+        self, path: PurePath, evidence: Evidence, copies: bool
+    ) -> LiveQuarantine | None:
         """Prepares to make damaged batches of this segment unreadable.
 
         Returns None if the segment is deleted. With `copies` the disk cannot read all of it, so
@@ -101,22 +104,22 @@ class RepairableLog(ABC):
             self._check_usable()
             self._disk.open(path, create=True).close()  # it may be missing
             if segment is self._segments.active:
-                self._left = None
+                self._clean_state = None
                 self._roll()
         epochs = LeaderEpochs(self._epochs.entries)
-        return LiveSeal(
+        return LiveQuarantine(
             self._disk, path, segment.base_offset, segment.summary, epochs, evidence, copies
         )
 
-    def finish_seal(self, check: LiveSeal) -> None:
+    def finish_quarantine(self, check: LiveQuarantine) -> None:
         """Applies a check that has run. The log may have changed meanwhile.
 
         Raises `LogError` or `OSError` if the segment cannot be repaired."""
         if check.error is not None:
             check.discard()
             raise check.error
-        self._left = None
-        self._segments.sealed_in(check)
+        self._clean_state = None
+        self._segments.quarantined(check)
         if check.copy is not None:
             self._progress.name_changed()
         for damaged in check.damaged:
@@ -132,9 +135,9 @@ class RepairableLog(ABC):
         if not self.log_start_offset <= first < self.log_end_offset:
             return False
         present = self.read(first, max_bytes=1, up_to=self.log_end_offset)
-        if not is_what_was_there(present[0], batches, self._epochs):
+        if not matches_unreadable(present[0], batches, self._epochs):
             return False
-        self._left = None
+        self._clean_state = None
         try:
             self._segments.restore(batches)
         except OSError as error:
@@ -142,3 +145,22 @@ class RepairableLog(ABC):
         self.digests.forget(first, batches[-1].header.next_offset)
         self.producers.restored(batches)
         return True
+
+
+def matches_unreadable(unreadable: Batch, batches: Sequence[Batch], epochs: LeaderEpochs) -> bool:
+    """Returns whether the log held these batches where `unreadable` lies now.
+
+    They have valid checksums, cover the same offsets and bytes, and are of the leader epochs that
+    the log has there. All replicas hold the same batch at an offset of one epoch."""
+    expected = unreadable.header.base_offset
+    for batch in batches:
+        header = batch.header
+        if header.base_offset != expected or is_damaged(header) or not is_intact(batch):
+            return False
+        if header.leader_epoch != epochs.epoch_at(expected):
+            return False
+        expected = header.next_offset
+    has_same_extent = expected == unreadable.header.next_offset and (
+        sum(map(frame_bytes, batches)) == frame_bytes(unreadable)
+    )
+    return is_damaged(unreadable.header) and has_same_extent

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tidelog.batch import UNKNOWN_MS
-from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.indexes import SegmentSummary
+from tidelog_broker.log.log_config import LogConfig
 from tidelog_runtime.clock import MAX_SKEW_MS
 from tidelog_runtime.topic_config import UNLIMITED
 

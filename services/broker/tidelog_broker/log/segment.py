@@ -22,19 +22,19 @@ from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.bad_sectors import is_unreadable
 from tidelog_broker.log.clean_shutdown import LastBatch
 from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.indexes import (
     NO_TIMESTAMP,
     IndexRebuild,
     SegmentIndexes,
     SegmentSummary,
-    summarise,
+    extend_summary,
 )
+from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.segment_files import OpenSegment, SegmentFiles
 from tidelog_broker.partition.replica_log import ColdDataError, ColdRange
 
 if TYPE_CHECKING:
-    from tidelog_broker.log.live_seal import LiveSeal
+    from tidelog_broker.log.live_quarantine import LiveQuarantine
 
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -162,7 +162,7 @@ class Segment:
             header = batch.header
             indexes.note(header.base_offset, summary.size, summary.max_timestamp_ms)
             positions.append(summary.size)
-            summary = summarise(summary, header, frame_bytes(batch))
+            summary = extend_summary(summary, header, frame_bytes(batch))
         self.summary = summary
         if positions:
             self._last = LastBatch(positions[-1], header.broker_crc32c, header.crc32c)
@@ -181,7 +181,7 @@ class Segment:
             if info.header.next_offset > offset:
                 summary = summary._replace(next_offset=info.header.base_offset)
                 break
-            summary = summarise(summary, info.header, info.size)
+            summary = extend_summary(summary, info.header, info.size)
         # The batch that holds the offset may have an entry, too.
         indexes.truncate(summary.next_offset)
         self._last = self._last_append_ms = None
@@ -198,7 +198,7 @@ class Segment:
         self._files.get(self.path).indexes = self._indexes
         self._indexes = None
 
-    def sealed_in(self, check: LiveSeal) -> None:
+    def quarantined(self, check: LiveQuarantine) -> None:
         """Updates the segment after a check has made damaged batches unreadable.
 
         Index entries that point into one of them are removed."""
@@ -313,7 +313,7 @@ class Segment:
             if info.header.next_offset > offset:
                 return info.position, info.header
         raise LogCorruptError(
-            self.path, self.size, f"offset {offset} is missing; it ought to be in this segment"
+            self.path, self.size, f"offset {offset} is missing; it should be in this segment"
         )
 
     def position_of_time(self, timestamp_ms: int, *, waits: bool) -> tuple[int, int]:
@@ -364,12 +364,12 @@ class Segment:
         *,
         max_bytes: int,
         up_to: int,
-        first_whole: bool,
+        first_complete: bool,
         waits: bool,
     ) -> ReadResult:
         """Returns complete batches from the position on that end at or below `up_to`.
 
-        They fit into `max_bytes`; with `first_whole` the first one need not. With `waits` false
+        They fit into `max_bytes`; with `first_complete` the first one need not. With `waits` false
         only batches in the page cache are returned."""
         wanted = min(max(max_bytes, FRAME_HEADER_BYTES), self.size - position)
         file = self.open()
@@ -390,7 +390,7 @@ class Segment:
                     is_all = True
                     break
                 if end > len(data):
-                    if batches or not first_whole or end <= wanted:
+                    if batches or not first_complete or end <= wanted:
                         break
                     wanted = length
                     data = read(length, position)

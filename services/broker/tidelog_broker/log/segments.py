@@ -10,12 +10,13 @@ from pathlib import PurePath
 from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.disk import DiskFile
 from tidelog_broker.log.indexes import SegmentIndexes
-from tidelog_broker.log.live_seal import LiveSeal
+from tidelog_broker.log.live_quarantine import LiveQuarantine
+from tidelog_broker.log.log_errors import AppendOrderError
 from tidelog_broker.log.log_reader import LogReader, PositionCache
-from tidelog_broker.log.recovery import LogContent
-from tidelog_broker.log.scrub_stretch import ScrubPlace, ScrubTarget
+from tidelog_broker.log.log_recovery import LogContent
 from tidelog_broker.log.segment import Segment, empty_summary, segment_path
 from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_broker.log.segment_scrub import FramePosition, ScrubTarget
 
 
 class Segments:
@@ -133,9 +134,9 @@ class Segments:
         if known is not None and known.path == segment.path and known.place.offset == offset:
             place = known.place
         elif offset == segment.base_offset:
-            place = ScrubPlace(0, offset)
+            place = FramePosition(0, offset)
         else:
-            place = ScrubPlace(*segment.position_of(offset, waits=True))
+            place = FramePosition(*segment.position_of(offset, waits=True))
         return ScrubTarget(segment.path, place, segment.size, segment.next_offset)
 
     def at(self, path: PurePath) -> Segment | None:
@@ -146,8 +147,8 @@ class Segments:
         index = bisect.bisect_right(self._all, offset, key=lambda s: s.base_offset)
         return self._all[index].base_offset if index < len(self._all) else None
 
-    def sealed_in(self, check: LiveSeal) -> None:
-        """Implements the part of `Log.finish_seal` that concerns the segment."""
+    def quarantined(self, check: LiveQuarantine) -> None:
+        """Implements the part of `Log.finish_quarantine` that concerns the segment."""
         self._positions.clear()
         segment = self.at(check.path)
         if segment is None or (check.copies and segment.size != check.before.size):
@@ -156,7 +157,7 @@ class Segments:
             return
         if check.copy is not None:
             self._files.disk.rename(check.copy, check.path)
-        segment.sealed_in(check)
+        segment.quarantined(check)
 
     def restore(self, batches: Sequence[Batch]) -> None:
         """Overwrites the unreadable batch that covers them."""
@@ -176,7 +177,7 @@ class Segments:
         if offset < self.end_offset:
             self.active.truncate(offset)
 
-    def start_anew(self, base_offset: int) -> None:
+    def restart_at(self, base_offset: int) -> None:
         """Replaces all segments by an empty one."""
         self._positions.clear()
         for segment in reversed(self._all):
@@ -192,3 +193,23 @@ class Segments:
     def close(self) -> None:
         for segment in self._all:
             segment.close()
+
+
+def require_order(batches: Sequence[Batch], *, offset: int, epoch: int, log: object) -> None:
+    """Raises `AppendOrderError` unless the batches continue the log.
+
+    The first one begins at `offset`, each later one where the one before ends, and no leader epoch
+    falls. `epoch` is that of the log's last batch."""
+    for batch in batches:
+        header = batch.header
+        if (
+            header.base_offset != offset
+            or header.record_count < 1
+            or header.leader_epoch < max(epoch, 0)
+        ):
+            raise AppendOrderError(
+                f"a batch of {header.record_count} records at offset {header.base_offset} in "
+                f"leader epoch {header.leader_epoch} cannot follow; next in {log} is offset "
+                f"{offset}, in epoch {epoch} or later"
+            )
+        offset, epoch = header.next_offset, header.leader_epoch

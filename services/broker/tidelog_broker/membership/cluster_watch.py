@@ -13,6 +13,7 @@ from tidelog.model import TopicPartition
 from tidelog_broker.background import retry_pause
 from tidelog_broker.membership.metadata_cache import MetadataCache, as_changes
 from tidelog_broker.membership.registration import Registration
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE, map_yielding
 from tidelog_runtime.metadata.keys import (
     BrokerKey,
     Keys,
@@ -26,7 +27,6 @@ from tidelog_runtime.metadata.store import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
-from tidelog_runtime.turns import ITEMS_PER_TURN, in_turns
 
 RETRY_DELAY_S = 0.3
 
@@ -79,7 +79,7 @@ class ClusterWatch:
                     self._react(self._cache.apply(changes))
                     # One answer of the store may carry thousands of elections.
                     since_turn += len(changes)
-                    if since_turn >= ITEMS_PER_TURN:
+                    if since_turn >= ITEMS_PER_SLICE:
                         since_turn = 0
                         await asyncio.sleep(0)
             except StoreUnavailableError:
@@ -90,7 +90,8 @@ class ClusterWatch:
                 _log.critical(
                     "metadata_rolled_back",
                     why=str(error),
-                    fix="restore the newest etcd backup, or stop all brokers before starting anew",
+                    fix="restore the newest etcd backup, or stop all brokers before a start with "
+                    "an empty store",
                 )
                 return
             await retry_pause(RETRY_DELAY_S, self._rng)
@@ -101,7 +102,7 @@ class ClusterWatch:
         The cache keeps its previous content until all is read.
         """
         fresh = MetadataCache(self._keys)
-        parsed = await in_turns(lambda change: fresh.apply([change]), as_changes(snapshot))
+        parsed = await map_yielding(lambda change: fresh.apply([change]), as_changes(snapshot))
         self._cache.adopt(fresh, snapshot.revision)
         return [key for keys in parsed for key in keys]
 

@@ -45,7 +45,7 @@ class BrokerIdInUseError(DataDirectoryError):
         super().__init__(message, RejectionCause.BROKER_ID_IN_USE)
 
 
-class Held(NamedTuple):
+class StoredKeys(NamedTuple):
     """The keys of a broker id in the store.
 
     Each is read separately: only a transaction that compares all of them may rely on them.
@@ -86,15 +86,15 @@ class DirectoryBinding:
         self._directory = directory
         self._host = host
 
-    async def read(self) -> Held:
+    async def read(self) -> StoredKeys:
         """Reads the keys of the broker id. Raises `StoreError`."""
-        return Held(
+        return StoredKeys(
             await self._store.get(self._keys.directory(self._broker_id)),
             await self._store.get(self._keys.broker(self._broker_id)),
             await self._store.get(self._keys.rejected_start(self._broker_id)),
         )
 
-    def settle(self, held: Held) -> str:
+    def require_ownership(self, held: StoredKeys) -> str:
         """Checks that the broker id belongs to this directory.
 
         Returns why the directory counts as intact only since its next registration, once that is on
@@ -109,19 +109,19 @@ class DirectoryBinding:
             record = BrokerDirectory(registered.node_uuid, "", address=registered.address)
         if record is None or record.directory_id == own:
             if registered is not None and registered.node_uuid != own:
-                return self._directory.distrust(
+                return self._directory.mark_not_intact(
                     f"data directory {registered.node_uuid} was registered under its id by a "
                     "release that binds no ids"
                 )
-            return self._directory.settle(record)
+            return self._directory.withdraw_disproved_claims(record)
         if self._replaces != record.directory_id:
-            raise BrokerIdInUseError(self._taken(record))
-        return self._directory.settle(record)
+            raise BrokerIdInUseError(self._in_use_error(record))
+        return self._directory.withdraw_disproved_claims(record)
 
-    def _taken(self, record: BrokerDirectory) -> str:
+    def _in_use_error(self, record: BrokerDirectory) -> str:
         broker_id, directory = self._broker_id, self._directory
         if (record.data_dir, record.host) == (str(directory.path), self._host):
-            return self._changed(record)
+            return self._changed_directory_error(record)
         return (
             f"broker id {broker_id} belongs to data directory {record.directory_id} "
             f"({record.place}), and this process has {directory.identity.directory_id} "
@@ -131,7 +131,7 @@ class DirectoryBinding:
             f"{record.directory_id}"
         )
 
-    def _changed(self, record: BrokerDirectory) -> str:
+    def _changed_directory_error(self, record: BrokerDirectory) -> str:
         """Returns the error for a known place that holds another directory than before."""
         directory = self._directory
         found = directory.identity.directory_id
@@ -147,7 +147,7 @@ class DirectoryBinding:
             f"--replace-directory {record.directory_id}"
         )
 
-    async def end_previous(self, held: Held) -> bool:
+    async def end_previous(self, held: StoredKeys) -> bool:
         """Deletes the registration of the previous incarnation of this directory.
 
         Without that it would count as alive until its lease ends. Returns whether no registration
@@ -174,12 +174,12 @@ class DirectoryBinding:
         )
         return result.succeeded
 
-    def _record_unchanged(self, held: Held) -> Guard:
+    def _record_unchanged(self, held: StoredKeys) -> Guard:
         revision = 0 if held.record is None else held.record.mod_revision
         return ModRevision(self._keys.directory(self._broker_id), revision)
 
-    def parts(
-        self, held: Held, address: str, not_intact_reason: str
+    def registration_parts(
+        self, held: StoredKeys, address: str, not_intact_reason: str
     ) -> tuple[list[Guard], list[Change]]:
         """Returns the guards and changes of the transaction that creates the registration.
 

@@ -13,6 +13,7 @@ import structlog
 
 from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
 from tidelog_runtime.metadata import schema
+from tidelog_runtime.metadata.controller_records import KnownControllers
 from tidelog_runtime.metadata.keys import (
     BrokerDirectoryKey,
     BrokerKey,
@@ -30,7 +31,6 @@ from tidelog_runtime.metadata.keys import (
     ThrottleKey,
     TopicKey,
 )
-from tidelog_runtime.metadata.known_controllers import PastControllers
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     ControllerEntry,
@@ -41,7 +41,7 @@ from tidelog_runtime.metadata.schema import (
     TopicEntry,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
-from tidelog_runtime.pressure.controllers import ControllerPressures
+from tidelog_runtime.pressure.records import ControllerPressures
 from tidelog_runtime.registered_brokers import KnownDirectories
 
 _log = structlog.get_logger()
@@ -65,7 +65,7 @@ class VersionedState(NamedTuple):
     create_revision: int = 0
 
 
-class KnownName(NamedTuple):
+class CachedProducerName(NamedTuple):
     """A named producer. `revision`: when the name was last used."""
 
     producer: NamedProducer
@@ -86,7 +86,7 @@ class MetadataCache:
         self.controller: ControllerEntry | None = None
         self.controller_epoch = 0
         self.controllers: dict[int, ControllerProcess] = {}  # active or not
-        self.past_controllers = PastControllers(self._keys.known_controllers)
+        self.past_controllers = KnownControllers(self._keys.known_controllers)
         self.controller_pressures = ControllerPressures(self._keys.controller_pressures)
         self.brokers: dict[int, LiveBroker] = {}
         self.departures: dict[int, Departure] = {}  # also of brokers that are back
@@ -95,7 +95,7 @@ class MetadataCache:
         self.partitions: dict[str, dict[int, VersionedState]] = {}
         self.throttle = schema.Throttle()
         # Named producers by name; and by producer id the epoch of the name's newest holder.
-        self.producer_names: dict[str, KnownName] = {}
+        self.producer_names: dict[str, CachedProducerName] = {}
         self.producer_epochs: dict[int, int] = {}
         self.revision = 0
 
@@ -173,7 +173,7 @@ class MetadataCache:
     def _apply_name(self, name: str, value: KeyValue | None) -> None:
         new = None
         if value is not None:
-            new = KnownName(schema.decode_named_producer(value.value), value.mod_revision)
+            new = CachedProducerName(schema.decode_named_producer(value.value), value.mod_revision)
         if (former := self.producer_names.pop(name, None)) is not None:
             del self.producer_epochs[former.producer.producer_id]
         if new is not None:

@@ -20,7 +20,7 @@ import structlog
 
 from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import first_of, retry_pause
-from tidelog_broker.membership.directory_binding import DirectoryBinding, Held
+from tidelog_broker.membership.directory_binding import DirectoryBinding, StoredKeys
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import STOPPING, BrokerRegistration, encode
@@ -57,7 +57,7 @@ class Created(NamedTuple):
     not_intact_reason: str
 
 
-async def _report_nothing(_reason: str) -> None:
+async def _ignore_reason(_reason: str) -> None:
     pass
 
 
@@ -73,16 +73,16 @@ class Registration:
         store: MetadataStore,
         keys: Keys,
         broker_id: int,
-        wanted: BrokerRegistration,
+        template: BrokerRegistration,
         directory: DataDirectory,
         binding: DirectoryBinding,
         lease_ttl_seconds: int,
         rng: random.Random,
         on_registered: Callable[[int], None],
         state_changes: StateChangeLog,
-        on_waiting: Callable[[str], Awaitable[None]] = _report_nothing,
+        on_waiting: Callable[[str], Awaitable[None]] = _ignore_reason,
     ) -> None:
-        """`wanted` lacks the fields that `directory` provides.
+        """`template` lacks the fields that `directory` provides.
 
         `on_waiting` is called with the reason while another process of this id is registered.
         """
@@ -92,7 +92,7 @@ class Registration:
         self._store = store
         self._key = keys.broker(broker_id)
         self._broker_id = broker_id
-        self._wanted = wanted
+        self._template = template
         self._ttl = lease_ttl_seconds
         self._rng = rng
         self._on_registered = on_registered
@@ -132,7 +132,7 @@ class Registration:
                 assert self._lease is not None
                 await first_of(self._lease.wait_lost(), self._vanished.wait())
                 removed = self._vanished.is_set()
-                self._tell(
+                self._emit(
                     Kind.REGISTRATION_LOST,
                     Stage.COMPLETED,
                     Cause.REMOVED if removed else Cause.BROKER_LEASE_ENDED,
@@ -140,7 +140,7 @@ class Registration:
                 await self._lease.revoke()
             except (StoreUnavailableError, LeaseLostError) as error:
                 if not said_unavailable:
-                    self._tell(
+                    self._emit(
                         Kind.REGISTRATION,
                         Stage.FAILED,
                         Cause.STORE_UNREACHABLE,
@@ -159,14 +159,14 @@ class Registration:
         `stopping-broker-does-not-rejoin`). The broker epoch stays. If there is no registration yet,
         `run` writes the state. Raises `StoreError`.
         """
-        self._wanted = replace(self._wanted, state=STOPPING)
+        self._template = replace(self._template, state=STOPPING)
         if self._lease is None or self._created is None:
             return
         await self._rewrite(self._created, self._lease)
 
     async def _rewrite(self, created: Created, lease: Lease) -> None:
         """Has no effect if another registration exists."""
-        stopping = replace(created.registration, state=self._wanted.state)
+        stopping = replace(created.registration, state=self._template.state)
         await self._store.transact(
             Transaction(
                 guards=[CreateRevision(self._key, created.broker_epoch)],
@@ -184,7 +184,7 @@ class Registration:
         try:
             created = await self._create(lease)
             broker_epoch, registration, reason = created
-            if self._wanted.state != registration.state:
+            if self._template.state != registration.state:
                 # The broker began to stop after this was written, and `stopping` had no lease for
                 # the rewrite.
                 await self._rewrite(created, lease)
@@ -206,12 +206,12 @@ class Registration:
             )
         if self._gone_at <= broker_epoch:
             self._vanished.clear()
-        self._tell(
+        self._emit(
             Kind.REGISTRATION,
             Stage.COMPLETED,
             revision=broker_epoch,
-            address=self._wanted.address,
-            state=self._wanted.state,
+            address=self._template.address,
+            state=self._template.state,
             whole_since=registration.whole_since or broker_epoch,
             synced_whole_since=registration.synced_whole_since or broker_epoch,
             directory_id=registration.node_uuid,
@@ -219,7 +219,7 @@ class Registration:
         )
         self._on_registered(broker_epoch)
 
-    def _tell(
+    def _emit(
         self,
         kind: Kind,
         stage: Stage,
@@ -232,7 +232,7 @@ class Registration:
         `revision`: that of the registration. The revision of its end is not known where the
         registration was only found to be gone.
         """
-        self._state_changes.tell(
+        self._state_changes.emit(
             kind,
             stage,
             cause=cause,
@@ -262,17 +262,17 @@ class Registration:
     async def _try_to_create(self, lease: Lease, waiting: _Waiting) -> Created | None:
         """Returns None if another change came first, or if another process is registered."""
         held = await self._binding.read()
-        reason = self._binding.settle(held)
+        reason = self._binding.require_ownership(held)
         if not await self._binding.end_previous(held):
             await self._wait_for_other(held, waiting)
             return None
         identity = self._directory.identity
         created = replace(
-            self._wanted,
+            self._template,
             whole_since=identity.whole_since,
             synced_whole_since=identity.synced_whole_since,
         )
-        guards, changes = self._binding.parts(held, created.address, reason)
+        guards, changes = self._binding.registration_parts(held, created.address, reason)
         result = await self._store.transact(
             Transaction(
                 guards=[ModRevision(self._key, 0), *guards],
@@ -281,7 +281,7 @@ class Registration:
         )
         return Created(result.revision, created, reason) if result.succeeded else None
 
-    async def _wait_for_other(self, held: Held, waiting: _Waiting) -> None:
+    async def _wait_for_other(self, held: StoredKeys, waiting: _Waiting) -> None:
         """Reports that another process holds the id, once it is known to be alive.
 
         It is alive if it is still registered when the lease of a dead process would have ended.

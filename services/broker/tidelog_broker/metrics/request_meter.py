@@ -21,6 +21,7 @@ from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, Fet
 from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
+from tidelog_runtime.cooperative import QUICK_ITEMS_PER_SLICE, map_yielding
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     FETCH,
@@ -30,10 +31,9 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     REPLICA_OUT,
     REQUESTS,
 )
-from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
+from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.service_catalogue import REQUEST_DURATION
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 _PRODUCE_LABELS = {Acks.NONE: "none", Acks.LEADER: "leader", Acks.ALL: "all"}
 
@@ -72,12 +72,12 @@ class RequestMeter:
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
-        self.durations = Distributions(REQUEST_DURATION.of(REQUESTS))
-        self.refused = Counts(catalogue.REFUSED)
+        self.durations = HistogramFamily(REQUEST_DURATION.of(REQUESTS))
+        self.rejected = Counts(catalogue.REFUSED)
         self.replica_out = Flow()
         self.replica_in = Flow()
         # Sums of deleted topics.
-        self._gone = TopicFlows()
+        self._deleted_topics = TopicFlows()
         self._topics: dict[str, TopicFlows] = {}
 
     def topic(self, topic: str) -> TopicFlows:
@@ -86,34 +86,34 @@ class RequestMeter:
             flows = self._topics[topic] = TopicFlows()
         return flows
 
-    def refuse(self, request: str, error: TidelogError) -> None:
-        self.refused.add(request, error.code.name)
+    def reject(self, request: str, error: TidelogError) -> None:
+        self.rejected.add(request, error.code.name)
 
     def forget_topics_but(self, present: Callable[[str], bool]) -> None:
         """Drops the series of deleted topics. Their sums stay in the totals."""
         for topic in [topic for topic in self._topics if not present(topic)]:
             flows = self._topics.pop(topic)
             for gone, flow in (
-                (self._gone.produce, flows.produce),
-                (self._gone.fetch, flows.fetch),
+                (self._deleted_topics.produce, flows.produce),
+                (self._deleted_topics.fetch, flows.fetch),
             ):
                 gone.bytes += flow.bytes
                 gone.records += flow.records
                 gone.batches += flow.batches
 
-    def tell(self, sheet: Sheet) -> None:
-        sheet.tell_distributions(self.durations)
-        sheet.tell_counts(self.refused)
-        all_topics = [self._gone, *self._topics.values()]
+    def tell(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set_histograms(self.durations)
+        snapshot.set_counters(self.rejected)
+        all_topics = [self._deleted_topics, *self._topics.values()]
         for name, flows in (
             (PRODUCE, [flows.produce for flows in all_topics]),
             (FETCH, [flows.fetch for flows in all_topics]),
             (REPLICA_OUT, [self.replica_out]),
             (REPLICA_IN, [self.replica_in]),
         ):
-            sheet.tell(catalogue.DATA_BYTES, sum(flow.bytes for flow in flows), name)
-            sheet.tell(catalogue.DATA_RECORDS, sum(flow.records for flow in flows), name)
-            sheet.tell(catalogue.DATA_BATCHES, sum(flow.batches for flow in flows), name)
+            snapshot.set(catalogue.DATA_BYTES, sum(flow.bytes for flow in flows), name)
+            snapshot.set(catalogue.DATA_RECORDS, sum(flow.records for flow in flows), name)
+            snapshot.set(catalogue.DATA_BATCHES, sum(flow.batches for flow in flows), name)
         busiest = nlargest(
             MAX_TOPIC_SERIES,
             self._topics.items(),
@@ -121,8 +121,8 @@ class RequestMeter:
         )
         for topic, flows_of_topic in busiest:
             for name, flow in ((PRODUCE, flows_of_topic.produce), (FETCH, flows_of_topic.fetch)):
-                sheet.tell(catalogue.TOPIC_BYTES, flow.bytes, topic, name)
-                sheet.tell(catalogue.TOPIC_RECORDS, flow.records, topic, name)
+                snapshot.set(catalogue.TOPIC_BYTES, flow.bytes, topic, name)
+                snapshot.set(catalogue.TOPIC_RECORDS, flow.records, topic, name)
 
 
 # -- wrappers of requests -----------------------------------------------------------------
@@ -146,12 +146,12 @@ def metered_produce(produce: ProduceCall, meter: RequestMeter) -> ProduceCall:
         try:
             outcomes = await produce(entries, acks, timeout_ms)
         except TidelogError as error:
-            meter.refuse(PRODUCE, error)
+            meter.reject(PRODUCE, error)
             raise
         durations[acks].observe(meter.seconds() - began)
         for entry, outcome in zip(entries, outcomes, strict=True):
             if outcome.error is not None:
-                meter.refuse(PRODUCE, outcome.error)
+                meter.reject(PRODUCE, outcome.error)
             else:
                 meter.topic(entry.name.topic).produce.add(entry.batches)
         return outcomes
@@ -168,7 +168,7 @@ def metered_fetch(fetch: FetchCall, meter: RequestMeter) -> FetchCall:
         some = False
         for entry, outcome in zip(entries, outcomes, strict=True):
             if outcome.error is not None:
-                meter.refuse(FETCH, outcome.error)
+                meter.reject(FETCH, outcome.error)
             elif outcome.answer is not None and outcome.answer.batches:
                 some = True
                 meter.topic(entry.name.topic).fetch.add(outcome.answer.batches)
@@ -187,7 +187,7 @@ def metered_replica_fetch(fetch: ReplicaFetchCall, meter: RequestMeter) -> Repli
         """Counts a result. Returns whether it has records."""
         if result.answer is None:
             if result.error is not None:
-                meter.refuse("replica_fetch", result.error)
+                meter.reject("replica_fetch", result.error)
             return False
         meter.replica_out.add(result.answer.batches)
         return bool(result.answer.batches)
@@ -196,8 +196,8 @@ def metered_replica_fetch(fetch: ReplicaFetchCall, meter: RequestMeter) -> Repli
         began = meter.seconds()
         response = await fetch(request)
         if response.error is not None:
-            meter.refuse("replica_fetch", response.error)
-        some = any(await in_turns(count, response.results, QUICK_ITEMS_PER_TURN))
+            meter.reject("replica_fetch", response.error)
+        some = any(await map_yielding(count, response.results, QUICK_ITEMS_PER_SLICE))
         (with_records if some else idle).observe(meter.seconds() - began)
         return response
 
@@ -209,20 +209,20 @@ def metered_list_offsets(list_offsets: ListOffsetsCall, meter: RequestMeter) -> 
         try:
             return await list_offsets(entry)
         except TidelogError as error:
-            meter.refuse("list_offsets", error)
+            meter.reject("list_offsets", error)
             raise
 
     return metered
 
 
-def metered_producer_ids(give: ProducerIdCall, meter: RequestMeter) -> ProducerIdCall:
+def metered_producer_ids(init_producer_id: ProducerIdCall, meter: RequestMeter) -> ProducerIdCall:
     async def metered(
         name: str, epoch: int | None, partition_counts: Mapping[str, int]
     ) -> GivenProducer:
         try:
-            return await give(name, epoch, partition_counts)
+            return await init_producer_id(name, epoch, partition_counts)
         except TidelogError as error:
-            meter.refuse("init_producer_id", error)
+            meter.reject("init_producer_id", error)
             raise
 
     return metered
@@ -242,15 +242,15 @@ class MeteredPeers:
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:
         response = await self._peers.replica_fetch(address, request)
-        await in_turns(self._count, response.results, QUICK_ITEMS_PER_TURN)
+        await map_yielding(self._count, response.results, QUICK_ITEMS_PER_SLICE)
         return response
 
     def _count(self, result: ReplicaFetchResult) -> None:
         if result.answer is not None and result.answer.batches:
             self._flow.add(result.answer.batches)
 
-    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
-        self._peers.hurry(address, request)
+    def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
+        self._peers.complete_early(address, request)
 
     async def close(self) -> None:
         await self._peers.close()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tidelog_broker.clock_check import ClockCheck
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.metrics.replica_figures import Judges
+from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
@@ -34,7 +34,7 @@ class DigestCounts(NamedTuple):
     standing: int = 0
 
 
-class Directory(NamedTuple):
+class DirectoryState(NamedTuple):
     """The state of the data directory.
 
     - `is_intact`: nothing shows that it lacks data that was acknowledged under the broker's id.
@@ -56,7 +56,7 @@ class BrokerVitals(NamedTuple):
     registered: Callable[[], bool]
     has_full_state: Callable[[], bool]
     queues: Mapping[str, Callable[[], int]]
-    judges: Judges
+    checks: HighWatermarkChecks
     disk_use: Callable[[], Awaitable[DiskUse]]
     crowded_out: Callable[[], CrowdedOut]
     producer_names: Callable[[], int]
@@ -66,7 +66,7 @@ class BrokerVitals(NamedTuple):
     digests: Callable[[], DigestCounts] = DigestCounts
     clock_skews_ms: Callable[[], Mapping[int, int]] = dict
     retention_paused_ms: Callable[[], int] = int
-    directory: Callable[[], Directory] = Directory
+    directory: Callable[[], DirectoryState] = DirectoryState
 
 
 def broker_vitals(
@@ -75,7 +75,7 @@ def broker_vitals(
     purgatory: Purgatory,
     isr_updates: Sized,
     log_syncer: Sized,
-    judges: Judges,
+    checks: HighWatermarkChecks,
     disk_use: Callable[[], Awaitable[DiskUse]],
     crowded_out: Callable[[], CrowdedOut],
     move_sent_bytes: Mapping[int, int],
@@ -84,7 +84,7 @@ def broker_vitals(
     scrub: Callable[[], ScrubState],
     clock_check: ClockCheck,
     clock: Clock,
-    directory: Callable[[], Directory],
+    directory: Callable[[], DirectoryState],
 ) -> BrokerVitals:
     return BrokerVitals(
         registered=lambda: manager.broker_id in cache.brokers,
@@ -95,7 +95,7 @@ def broker_vitals(
             "isr_updates": isr_updates.__len__,
             "log_syncs": log_syncer.__len__,
         },
-        judges=judges,
+        checks=checks,
         disk_use=disk_use,
         crowded_out=crowded_out,
         producer_names=lambda: len(cache.producer_names),
@@ -111,7 +111,7 @@ def broker_vitals(
     )
 
 
-class StalledFor:
+class HighWatermarkStalled:
     """Whether a high watermark has been stalled for this long while records wait."""
 
     def __init__(self, watch: HighWatermarkEvents, clock: Clock, stalled_after_ms: int) -> None:
@@ -124,7 +124,7 @@ class StalledFor:
         return waiting_ms is not None and waiting_ms >= self._stalled_after_ms
 
 
-class WaitedFor:
+class ConsumerWaiting:
     """Whether a consumer recently got nothing because its record is not committed."""
 
     def __init__(self, waiting: WaitingConsumers, clock: Clock) -> None:

@@ -247,7 +247,7 @@ class Partition(Replica):
         assert self.state is not None
         may_change = follower not in self.state.isr_ids or follower in self._too_far_behind()
         if may_change and leading.proposed is None:
-            self._listener.isr_needs_judging(self)
+            self._listener.isr_needs_evaluation(self)
         self._advance_high_watermark()
         return None
 

@@ -166,7 +166,7 @@ def _check(entry: ProducerEntry | None, header: BatchHeader) -> Duplicate | None
             return None
         raise TidelogError(
             ErrorCode.UNKNOWN_PRODUCER_ID,
-            f"nothing is known of producer {producer}, whose batch has sequence {sequence}; "
+            f"producer {producer} is unknown here, and its batch has sequence {sequence}; "
             "begin at 0, with a new producer id unless this one is new",
         )
     if epoch < entry.producer_epoch:
@@ -233,8 +233,7 @@ def fenced(
     named = f"{name!r} (id {producer_id})" if name else str(producer_id)
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
-        f"producer {named} is in epoch {newest_epoch} by now; epoch "
-        f"{producer_epoch} may write no more",
+        f"producer {named} is in epoch {newest_epoch} now; epoch {producer_epoch} is fenced",
     )
 
 
@@ -374,8 +373,8 @@ class ProducerStates:
                 raise TidelogError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,
                     f"the last {len(entry.batches)} batches of producer {producer_id} are not "
-                    f"committed yet (high watermark {high_watermark}), and the ones before are "
-                    "not remembered; ask again",
+                    f"committed yet (high watermark {high_watermark}), and earlier ones are "
+                    "unknown; try again",
                 )
             found.append(
                 CommittedProducer(

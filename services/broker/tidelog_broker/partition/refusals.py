@@ -41,8 +41,8 @@ def no_replica(name: TopicPartition, follower: int) -> TidelogError:
 def former_life(name: TopicPartition, follower: int, asked: int, seen: int) -> TidelogError:
     return TidelogError(
         ErrorCode.STALE_BROKER_EPOCH,
-        f"broker {follower} fetched {name} in life {seen} already; this request comes from its "
-        f"former life {asked}",
+        f"broker {follower} has fetched {name} in broker epoch {seen}; this request is from "
+        f"its previous incarnation {asked}",
     )
 
 

@@ -152,7 +152,7 @@ class Replica(ABC):
         if asked.needs_producers:
             if answer.producers is None:
                 return False
-            self.log.producers.learn(answer.producers)
+            self.log.producers.adopt_below_start(answer.producers)
         # The logs may diverge behind the first batch that is missing here.
         agreed_end = asked.fetch_offset if self._lacks_batches(asked) else None
         if answer.batches:

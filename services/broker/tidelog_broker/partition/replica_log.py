@@ -60,7 +60,7 @@ class ReplicaProducers(Protocol):
     def below_start(self) -> ProducerStates:
         """Returns the producers that wrote below the log's start."""
 
-    def learn(self, states: ProducerStates) -> None:
+    def adopt_below_start(self, states: ProducerStates) -> None:
         """Stores the producers that wrote below the start of an empty log that is `lacking`."""
 
 

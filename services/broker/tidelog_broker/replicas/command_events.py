@@ -104,7 +104,7 @@ class CommandEvents:
         if refusal == self._refused:
             return
         self._refused = refusal
-        self._log.tell(
+        self._log.emit(
             Kind.COMMAND,
             Stage.IGNORED,
             change=Change(cause=refusal.cause, trace_id=trace_id),
@@ -119,7 +119,7 @@ class CommandEvents:
         )
 
     def full_state(self, stage: Stage, command: LeaderAndIsrCommand) -> None:
-        self._log.tell(
+        self._log.emit(
             Kind.COMMAND,
             stage,
             change=command.change,
@@ -194,7 +194,7 @@ class CommandEvents:
         cause: Cause | None = None,
         details: Mapping[str, Detail] | None = None,
     ) -> None:
-        self._log.tell(
+        self._log.emit(
             part.kind,
             stage,
             change=part.change,

@@ -9,17 +9,17 @@ from tidelog.model import TopicPartition
 def of_older_controller(broker_id: int, controller_epoch: int, known_epoch: int) -> TidelogError:
     return TidelogError(
         ErrorCode.STALE_CONTROLLER_EPOCH,
-        f"broker {broker_id} has taken commands of controller epoch {known_epoch}; "
-        f"{controller_epoch} is older",
+        f"broker {broker_id} has accepted commands of controller epoch {known_epoch}; "
+        f"epoch {controller_epoch} is older",
     )
 
 
 def for_former_life(broker_id: int, broker_epoch: int, known_epoch: int) -> TidelogError:
     """`known_epoch` 0: the broker does not know its broker epoch yet."""
-    lives = f"lives in broker epoch {known_epoch}" if known_epoch else "starts"
+    present = f"is in broker epoch {known_epoch}" if known_epoch else "is starting"
     return TidelogError(
         ErrorCode.STALE_BROKER_EPOCH,
-        f"broker {broker_id} {lives}; the command is for its former life {broker_epoch}",
+        f"broker {broker_id} {present}; the command is for its incarnation {broker_epoch}",
     )
 
 
@@ -31,6 +31,6 @@ def stops_nothing_yet(broker_id: int, name: TopicPartition) -> TidelogError:
     """
     return TidelogError(
         ErrorCode.INVALID_REQUEST,
-        f"broker {broker_id} does not know its replicas yet and stops none, not {name}; send "
-        "it its full state first",
+        f"broker {broker_id} has not received its full state yet and cannot stop {name}; "
+        "send the full state first",
     )

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind, Stage
-from tidelog_broker.log.errors import LogCorruptError, LogError, OutOfServiceError
+from tidelog_broker.log.log_errors import LogCorruptError, LogError, OutOfServiceError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.disk_refusals import DiskRefusals, Refusal, Unopened
@@ -63,7 +63,7 @@ class DiskEvents:
         if not is_news:
             return
         subject = f"disk-{key.topic_id}-{key.partition}"
-        refusal.change = self._state_changes.standing(subject, refusal.cause)
+        refusal.change = self._state_changes.condition_change(subject, refusal.cause)
         self._tell(Kind.DISK_REFUSED, key, refusal.change, what=what, why=str(error))
 
     def not_opened(self, key: ReplicaKey, name: TopicPartition, error: LogError) -> None:
@@ -109,7 +109,7 @@ class DiskEvents:
     def _tell(self, kind: Kind, key: ReplicaKey, change: Change, **details: Detail) -> None:
         partition = self._replicas.find(key)
         state = partition.state if partition is not None else None
-        self._state_changes.tell(
+        self._state_changes.emit(
             kind,
             Stage.COMPLETED,
             change=change,

@@ -33,7 +33,7 @@ class HighWatermarkEvents:
             return
         holders = holders_of(partition, self._broker_id)
         subject = f"hw-{partition.topic_id}-{partition.name.partition}"
-        change = self._log.standing(subject, holders.cause, verdict.for_ms)
+        change = self._log.condition_change(subject, holders.cause, verdict.for_ms)
         self._stalls[partition] = change
         self._tell(
             Kind.HW_STALLED,
@@ -66,7 +66,7 @@ class HighWatermarkEvents:
     def _tell(self, kind: Kind, partition: Partition, change: Change, **details: Detail) -> None:
         state = partition.state
         assert state is not None, "what is led has a state"
-        self._log.tell(
+        self._log.emit(
             kind,
             Stage.COMPLETED,
             change=change,

@@ -10,7 +10,7 @@ from tidelog.model import TopicPartition
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
-from tidelog_broker.storage.log_opening import LogOpening
+from tidelog_broker.storage.replica_directories import LogOpening
 
 # Logs that one thread opens for one command. A stop waits for them, and so does a call that its
 # controller has cancelled.
@@ -55,7 +55,7 @@ class LogOpener:
     def _is_stopping(self) -> TidelogError:
         return TidelogError(
             ErrorCode.STORAGE_ERROR,
-            f"broker {self._broker_id} is stopping, and creates no replica any more",
+            f"broker {self._broker_id} is stopping and creates no replicas",
         )
 
     async def _to_its_end(self, work: Callable[[], None]) -> bool:

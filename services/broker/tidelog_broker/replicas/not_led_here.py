@@ -23,8 +23,8 @@ def not_led_here(
     if partition is not None and not partition.in_service:
         return TidelogError(
             ErrorCode.LEADER_NOT_AVAILABLE,
-            f"broker {broker_id} has found its replica of {name} damaged, and leaves it "
-            "to another to lead; try again with fresh metadata",
+            f"broker {broker_id} has found its replica of {name} damaged and does not "
+            "lead it; try again with fresh metadata",
         )
     if hint is None:
         return TidelogError(

@@ -14,8 +14,8 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage, set_aside
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogError, LogStorageError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.partition import Partition
@@ -47,6 +47,7 @@ from tidelog_broker.replicas.topic_configs import TopicConfigs
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.command_traces import shared_trace_id
+from tidelog_runtime.cooperative import map_yielding
 from tidelog_runtime.replica_control import (
     Command,
     CommandResult,
@@ -62,7 +63,6 @@ from tidelog_runtime.replica_control import (
     newest_revision,
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from tidelog_runtime.turns import in_turns
 
 # Cost after which the event loop runs; a new replica costs four times as much as another.
 COST_PER_TURN = 32
@@ -180,7 +180,7 @@ class ReplicaManager:
             refusal = self._refusal("describe_replicas", command)
             if refusal is not None:
                 return DescribeReplicasResult(error=refusal)
-            found = await in_turns(self._summary, command.partitions)
+            found = await map_yielding(self._summary, command.partitions)
             return DescribeReplicasResult(replicas=[r for r in found if r is not None])
 
     def _summary(self, key: tuple[str, int]) -> ReplicaSummary | None:
@@ -393,13 +393,13 @@ class ReplicaManager:
         name, and that no newer command has named. All replicas of a topic that the controller
         cannot read stay as they are."""
         named: set[ReplicaKey] = set()
-        await in_turns(lambda each: named.add(key_of(each)), command.partitions)
+        await map_yielding(lambda each: named.add(key_of(each)), command.partitions)
         self._events.forget_unnamed(named)
         self.disk.keep_unopened(named)
         by = Epochs(command.controller_epoch, command.broker_epoch)
         revision = command.store_revision
         change = set_aside(self.broker_id, self._logs.wall_ms())
-        present = await in_turns(lambda k: (k, k in named), list(self._logs.keys()))
+        present = await map_yielding(lambda k: (k, k in named), list(self._logs.keys()))
         for key in [k for k, is_named in present if not is_named]:
             await asyncio.sleep(0)
             partition = self._by_key.get(key)
@@ -486,7 +486,7 @@ class ReplicaManager:
     def wall_ms(self) -> int:
         return self._clock.wall_ms()
 
-    def heard_clock(self, broker_id: int, wall_ms: int) -> None:
+    def note_peer_clock(self, broker_id: int, wall_ms: int) -> None:
         self.on_clock(broker_id, wall_ms)
 
     def batch_limits(self, partition: Partition) -> BatchLimits:
@@ -512,7 +512,7 @@ class ReplicaManager:
     ) -> TidelogError:
         """Handles a log that could not be `what`. Returns the error for the client."""
         key = partition.key
-        if error.is_passing or self.on_failure(key, error):
+        if error.is_transient or self.on_failure(key, error):
             self.disk.refused(key, error, what)
             return TidelogError(
                 ErrorCode.STORAGE_ERROR, f"{partition.name} cannot be {what}: {error}"
@@ -526,12 +526,12 @@ class ReplicaManager:
 
     def log_failed(self, key: ReplicaKey, error: LogError) -> None:
         """Handles a log that could not be synced, and that may have no partition yet."""
-        if error.is_passing or self.on_failure(key, error):
+        if error.is_transient or self.on_failure(key, error):
             self.disk.refused(key, error, "synced")
 
     def log_unreadable(self, key: ReplicaKey, error: LogError) -> None:
         """Handles a log that could not be read, and that may have no partition yet."""
-        if error.is_passing or self.on_failure(key, error):
+        if error.is_transient or self.on_failure(key, error):
             self.disk.refused(key, error, "read")
 
     def rejected(self, key: ReplicaKey, error: LogError) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage, set_aside
-from tidelog_broker.storage.replica_names import Stray
+from tidelog_broker.storage.replica_directories import Stray
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # Strays of one topic that get an event each in one round. More of them share one event, which names
@@ -47,7 +47,7 @@ class StrayEvents:
         """
         by_topic: dict[tuple[str, str], list[Stray]] = {}
         for stray in strays:
-            if stray.since_ms or stray.by_former_life:
+            if stray.since_ms or stray.by_previous_incarnation:
                 by_topic.setdefault((stray.name.topic, stray.key.topic_id), []).append(stray)
         for of_topic in by_topic.values():
             if len(of_topic) > MAX_TOLD_SINGLY:
@@ -60,7 +60,7 @@ class StrayEvents:
             _log.info("deleted_replicas_removed", replicas=removed)
 
     def _tell(self, stray: Stray) -> None:
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.DELETE,
             Stage.COMPLETED,
             change=self._change(stray),
@@ -74,7 +74,7 @@ class StrayEvents:
     def _tell_together(self, strays: Sequence[Stray]) -> None:
         """Emits one event for all, with the time for which the oldest was kept."""
         oldest = min(strays, key=lambda stray: stray.since_ms)
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.DELETE,
             Stage.COMPLETED,
             change=self._change(oldest),

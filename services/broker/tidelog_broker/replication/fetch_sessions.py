@@ -23,7 +23,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.transport import (
     NO_SESSION,
-    FetchName,
+    FetchId,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResult,
@@ -47,7 +47,7 @@ class Watches(Protocol):
     def unwatch(self, partition: Partition, watch: ReplicaWatch) -> None: ...
 
 
-class Told:
+class SessionPartition:
     """A partition of a session.
 
     - `entry`: the last one that the follower sent.
@@ -62,7 +62,7 @@ class Told:
         self.high_watermark = NO_OFFSET
 
 
-class FollowerLane(NamedTuple):
+class FollowerStream(NamedTuple):
     """One of the two fetch streams of a follower. A leader has a session for each."""
 
     broker_id: int
@@ -90,16 +90,16 @@ class FetchSession:
         self.number = opened_by.session_sequence
         self.sequence = 0
         self.serving = True
-        self.hurried = False  # the request that is served is to be answered at once
+        self.completed_early = False  # the request that is served is to be answered at once
         self.ended = False
         self.time = SessionTime(now_ms)
-        self.partitions: dict[ReplicaKey, Told] = {}
+        self.partitions: dict[ReplicaKey, SessionPartition] = {}
         self.news: dict[ReplicaKey, None] = {}
         self.recount: dict[ReplicaKey, None] = {}
         # Partitions whose log start has moved since the present answer was begun.
         self._moved_starts: set[ReplicaKey] = set()
         self._recounted_ms = now_ms - RECOUNT_INTERVAL_MS
-        self.wake: Callable[[], None] = _nobody_waits
+        self.wake: Callable[[], None] = _no_listener
         self._watches = watches
 
     # -- events of partitions --------------------------------------------------------
@@ -157,7 +157,7 @@ class FetchSession:
         if told is None or told.partition is not partition:
             self.drop(key)
             self._watches.watch(partition, self)
-            self.partitions[key] = Told(entry, partition)
+            self.partitions[key] = SessionPartition(entry, partition)
             self.news[key] = None
         elif told.entry is not entry:
             # The follower may not have adopted the high watermark that it was sent: its epoch was
@@ -198,9 +198,9 @@ class FetchSession:
         elif key not in self._moved_starts and (told := self.partitions.get(key)) is not None:
             told.high_watermark = result.answer.high_watermark
 
-    def hurry(self) -> None:
+    def complete_early(self) -> None:
         """Answers the request that is served at once."""
-        self.hurried = True
+        self.completed_early = True
         self.wake()
 
     def end(self) -> None:
@@ -225,7 +225,7 @@ class FetchSessions:
         self._watches = watches
         # In the order of their last requests. Ended sessions stay: what is older than they are is
         # late.
-        self._sessions: dict[FollowerLane, FetchSession] = {}
+        self._sessions: dict[FollowerStream, FetchSession] = {}
         # Ended sessions that still hold partitions.
         self._ending: list[FetchSession] = []
         self._last_id = NO_SESSION
@@ -242,23 +242,23 @@ class FetchSessions:
             return self._open(request, now_ms)
         return self._resume(request)
 
-    def hurry(self, fetch: FetchName) -> None:
+    def complete_early(self, fetch: FetchId) -> None:
         """Answers this very request at once, if it is being served."""
-        session = self._sessions.get(FollowerLane(fetch.broker_id, fetch.synced))
+        session = self._sessions.get(FollowerStream(fetch.broker_id, fetch.synced))
         if session is None or not session.serving or session.broker_epoch != fetch.broker_epoch:
             return
         serves = (session.id, session.sequence)
         if fetch.session_id == NO_SESSION and session.sequence == 0:
             serves = (NO_SESSION, session.number)
         if serves == (fetch.session_id, fetch.session_sequence):
-            session.hurry()
+            session.complete_early()
 
-    def id_of(self, lane: FollowerLane, time: SessionTime | None) -> int:
+    def id_of(self, stream: FollowerStream, time: SessionTime | None) -> int:
         """Returns the id of the stream's session if it has this `time`, else NO_SESSION.
 
         Also returns NO_SESSION if the session has ended.
         """
-        session = self._sessions.get(lane)
+        session = self._sessions.get(stream)
         if session is None or session.ended or session.time is not time:
             return NO_SESSION
         return session.id
@@ -266,14 +266,14 @@ class FetchSessions:
     def last_requests(self) -> dict[int, int]:
         """Returns when each follower sent its last request, in monotonic milliseconds."""
         found: dict[int, int] = {}
-        for lane, session in self._sessions.items():
+        for stream, session in self._sessions.items():
             at_ms = session.time.last_request_ms
-            found[lane.broker_id] = max(at_ms, found.get(lane.broker_id, at_ms))
+            found[stream.broker_id] = max(at_ms, found.get(stream.broker_id, at_ms))
         return found
 
     def _open(self, request: ReplicaFetchRequest, now_ms: int) -> FetchSession | None:
-        lane = FollowerLane(request.broker_id, request.synced)
-        present = self._sessions.get(lane)
+        stream = FollowerStream(request.broker_id, request.synced)
+        present = self._sessions.get(stream)
         if present is not None:
             if request.broker_epoch < present.broker_epoch:
                 # It is from a previous incarnation: each partition rejects it, and nothing is kept.
@@ -281,17 +281,17 @@ class FetchSessions:
             same_life = request.broker_epoch == present.broker_epoch
             if same_life and request.session_sequence <= present.number:
                 return None
-            self._remove(lane)
+            self._remove(stream)
         while len(self._sessions) >= MAX_SESSIONS:
             self._remove(next(iter(self._sessions)))
         self._last_id += 1
         session = FetchSession(self._last_id, request, self._watches, now_ms)
-        self._sessions[lane] = session
+        self._sessions[stream] = session
         return session
 
     def _resume(self, request: ReplicaFetchRequest) -> FetchSession | None:
-        lane = FollowerLane(request.broker_id, request.synced)
-        session = self._sessions.get(lane)
+        stream = FollowerStream(request.broker_id, request.synced)
+        session = self._sessions.get(stream)
         if session is None or session.ended or session.id != request.session_id:
             return None
         lives = request.broker_epoch, request.leader_broker_epoch
@@ -304,8 +304,8 @@ class FetchSessions:
             return None
         session.sequence = request.session_sequence
         session.serving = True
-        session.hurried = False
-        self._sessions[lane] = self._sessions.pop(lane)
+        session.completed_early = False
+        self._sessions[stream] = self._sessions.pop(stream)
         return session
 
     def end(self, session: FetchSession) -> None:
@@ -321,9 +321,9 @@ class FetchSessions:
                 self._ending.pop()
             yield
 
-    def _remove(self, lane: FollowerLane) -> None:
-        self.end(self._sessions.pop(lane))
+    def _remove(self, stream: FollowerStream) -> None:
+        self.end(self._sessions.pop(stream))
 
 
-def _nobody_waits() -> None:
+def _no_listener() -> None:
     pass

@@ -19,24 +19,21 @@ from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.digest_reports import DigestReports, DigestSource
+from tidelog_broker.replication.fetch_state import FetchLimits, UnansweredFetch
 from tidelog_broker.replication.follower_context import FollowerContext
 from tidelog_broker.replication.follower_session import FollowerSession
-from tidelog_broker.replication.move_throttle import Receiving
-from tidelog_broker.replication.replica_fetcher import (
-    FetchLimits,
-    ReplicaFetcher,
-    Unanswered,
-)
+from tidelog_broker.replication.move_throttle import ReceiveThrottle
+from tidelog_broker.replication.replica_fetcher import ReplicaFetcher
 from tidelog_broker.replication.transport import Peers
 
 
-class Lane(NamedTuple):
+class FetchStream(NamedTuple):
     leader: int
     synced: bool
 
 
 class _Followed(NamedTuple):
-    lane: Lane
+    stream: FetchStream
     leader_epoch: int
 
 
@@ -55,7 +52,7 @@ class Fetchers:
         rng: random.Random,
         faults: Faults,
         is_syncing: Callable[[Partition], bool],
-        moves: Receiving,
+        moves: ReceiveThrottle,
         digests: DigestSource,
     ) -> None:
         self._digests = digests
@@ -67,7 +64,7 @@ class Fetchers:
         self._is_syncing = is_syncing
         self._moves = moves
         self._session_numbers = count(1)
-        self._fetchers: dict[Lane, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
+        self._fetchers: dict[FetchStream, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._following: dict[Partition, _Followed] = {}
         # Cancelled tasks that have not ended yet.
         self._ending: set[asyncio.Task[None]] = set()
@@ -83,20 +80,20 @@ class Fetchers:
         """
         if self._closed:
             return
-        arrivals: dict[Lane, list[Partition]] = {}
+        arrivals: dict[FetchStream, list[Partition]] = {}
         for partition in partitions:
-            lane = Lane(self._leader_of(partition), partition.synced)
-            before, now = self._following.get(partition), _Followed(lane, partition.leader_epoch)
+            stream = FetchStream(self._leader_of(partition), partition.synced)
+            before, now = self._following.get(partition), _Followed(stream, partition.leader_epoch)
             if before == now:
-                self._fetchers[lane][0].look_again(partition)
+                self._fetchers[stream][0].resend_position(partition)
                 continue
-            if before is not None and before.lane != lane:
+            if before is not None and before.stream != stream:
                 self.forget(partition)
-            if lane.leader != NO_LEADER:
+            if stream.leader != NO_LEADER:
                 self._following[partition] = now
-                arrivals.setdefault(lane, []).append(partition)
-        for lane, followed in arrivals.items():
-            self._fetcher(lane).follow(followed)
+                arrivals.setdefault(stream, []).append(partition)
+        for stream, followed in arrivals.items():
+            self._fetcher(stream).follow(followed)
         self._stop_idle()
 
     def follow_only_in_sync(self) -> None:
@@ -121,7 +118,7 @@ class Fetchers:
     def log_synced(self, partition: Partition) -> None:
         fetcher = self._fetcher_of(partition)
         if fetcher is not None:
-            fetcher.look_again(partition)
+            fetcher.resend_position(partition)
 
     def digest_found(self, partition: Partition) -> None:
         """Notes that the scrub has read the digest of a range of this log, for its leader."""
@@ -141,19 +138,19 @@ class Fetchers:
 
     def _fetcher_of(self, partition: Partition) -> ReplicaFetcher | None:
         followed = self._following.get(partition)
-        if followed is None or followed.lane not in self._fetchers:
+        if followed is None or followed.stream not in self._fetchers:
             return None
-        return self._fetchers[followed.lane][0]
+        return self._fetchers[followed.stream][0]
 
-    def unanswered(self) -> dict[int, Unanswered]:
+    def unanswered(self) -> dict[int, UnansweredFetch]:
         """Returns the leaders from which all fetchers here wait for an answer.
 
         The value is that of the fetcher whose wait began last.
         """
-        found: dict[int, Unanswered | None] = {}
-        for lane, (fetcher, _) in self._fetchers.items():
-            latest, this = found.get(lane.leader, fetcher.unanswered), fetcher.unanswered
-            found[lane.leader] = max(latest, this) if latest and this else None
+        found: dict[int, UnansweredFetch | None] = {}
+        for stream, (fetcher, _) in self._fetchers.items():
+            latest, this = found.get(stream.leader, fetcher.unanswered), fetcher.unanswered
+            found[stream.leader] = max(latest, this) if latest and this else None
         return {leader: entry for leader, entry in found.items() if entry is not None}
 
     def last_answers_ms(self) -> dict[int, int]:
@@ -162,43 +159,43 @@ class Fetchers:
         Leaders that never answered are left out.
         """
         found: dict[int, int] = {}
-        for lane, (fetcher, _) in self._fetchers.items():
+        for stream, (fetcher, _) in self._fetchers.items():
             ago_ms = fetcher.last_answer_ms
             if ago_ms != NOT_KNOWN:
-                found[lane.leader] = min(ago_ms, found.get(lane.leader, ago_ms))
+                found[stream.leader] = min(ago_ms, found.get(stream.leader, ago_ms))
         return found
 
     async def close(self) -> None:
         self._closed = True
-        for lane in list(self._fetchers):
-            self._stop(lane)
+        for stream in list(self._fetchers):
+            self._stop(stream)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
-    def _fetcher(self, lane: Lane) -> ReplicaFetcher:
-        if lane not in self._fetchers:
+    def _fetcher(self, stream: FetchStream) -> ReplicaFetcher:
+        if stream not in self._fetchers:
             fetcher = ReplicaFetcher(
-                lane.leader,
+                stream.leader,
                 self._context,
                 self._peers,
                 self._limits,
                 self._rng,
                 self._is_syncing,
-                FollowerSession(self._session_numbers, synced=lane.synced),
+                FollowerSession(self._session_numbers, synced=stream.synced),
                 self._moves,
                 DigestReports(self._digests),
             )
-            name = f"replica-fetcher-{lane.leader}" + ("-synced" if lane.synced else "")
+            name = f"replica-fetcher-{stream.leader}" + ("-synced" if stream.synced else "")
             task = asyncio.create_task(fetcher.run(), name=name)
             task.add_done_callback(self._faults.on_end)
-            self._fetchers[lane] = (fetcher, task)
-        return self._fetchers[lane][0]
+            self._fetchers[stream] = (fetcher, task)
+        return self._fetchers[stream][0]
 
     def _stop_idle(self) -> None:
-        for lane in [at for at, (fetcher, _) in self._fetchers.items() if fetcher.is_idle]:
-            self._stop(lane)
+        for stream in [at for at, (fetcher, _) in self._fetchers.items() if fetcher.is_idle]:
+            self._stop(stream)
 
-    def _stop(self, lane: Lane) -> None:
-        task = self._fetchers.pop(lane)[1]
+    def _stop(self, stream: FetchStream) -> None:
+        task = self._fetchers.pop(stream)[1]
         task.cancel()
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -36,7 +36,7 @@ class FollowerContext(Protocol):
     def wall_ms(self) -> int:
         """Returns the time of this broker's own clock."""
 
-    def heard_clock(self, broker_id: int, wall_ms: int) -> None:
+    def note_peer_clock(self, broker_id: int, wall_ms: int) -> None:
         """Notes what another broker's clock showed a moment ago; 0: it is not known."""
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:

@@ -9,7 +9,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
-class Teller(Protocol):
+class EventSource(Protocol):
     """The broker that emits the events."""
 
     @property
@@ -25,7 +25,7 @@ class Teller(Protocol):
 class FollowerEvents:
     """Events about one leader."""
 
-    def __init__(self, leader: int, teller: Teller) -> None:
+    def __init__(self, leader: int, teller: EventSource) -> None:
         self._leader = leader
         self._teller = teller
         self._unreachable: Change | None = None  # the change of the last event
@@ -35,8 +35,8 @@ class FollowerEvents:
         if self._unreachable:
             return
         subject = f"leader-{self._leader}"
-        self._unreachable = self._teller.state_changes.standing(subject, Cause.NO_ANSWER)
-        self._teller.state_changes.tell(
+        self._unreachable = self._teller.state_changes.condition_change(subject, Cause.NO_ANSWER)
+        self._teller.state_changes.emit(
             Kind.LEADER_UNREACHABLE,
             Stage.COMPLETED,
             change=self._unreachable,
@@ -49,7 +49,7 @@ class FollowerEvents:
         change, self._unreachable = self._unreachable, None
         if change is None:
             return
-        self._teller.state_changes.tell(
+        self._teller.state_changes.emit(
             Kind.LEADER_REACHED,
             Stage.COMPLETED,
             change=change,
@@ -66,7 +66,7 @@ class FollowerEvents:
         if log.log_end_offset == end and log.latest_epoch == epoch:
             return
         assert partition.state is not None
-        self._teller.state_changes.tell(
+        self._teller.state_changes.emit(
             Kind.TRUNCATION,
             Stage.COMPLETED,
             change=partition.state.change,

@@ -16,7 +16,7 @@ from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResult
 Positions = Mapping[ReplicaKey, FetchPosition | None]
 
 
-class Lives(NamedTuple):
+class EpochPair(NamedTuple):
     """Broker epochs of both ends, to which a session is bound."""
 
     follower: int
@@ -43,37 +43,37 @@ class FollowerSession:
     def __init__(self, numbers: Iterator[int], *, synced: bool) -> None:
         self.synced = synced
         self._numbers = numbers
-        self.lives = Lives(0, 0)
+        self.epochs = EpochPair(0, 0)
         self._id = NO_SESSION
         self._sequence = 0
         # None: the leader knows the partition, and the next request must name it.
-        self._told: dict[ReplicaKey, FetchPosition | None] = {}
+        self._sent: dict[ReplicaKey, FetchPosition | None] = {}
 
     @property
     def is_open(self) -> bool:
         """Whether a session is open. If not, the next request needs every position."""
         return self._id != NO_SESSION
 
-    def bind(self, lives: Lives) -> None:
+    def bind(self, epochs: EpochPair) -> None:
         """Ends the session if it belongs to other incarnations."""
-        if lives != self.lives:
+        if epochs != self.epochs:
             self.reset()
-            self.lives = lives
+            self.epochs = epochs
 
     def reset(self) -> None:
         self._id = NO_SESSION
         self._sequence = 0
-        self._told = {}
+        self._sent = {}
 
-    def tell_again(self, replica: ReplicaKey) -> None:
+    def renew(self, replica: ReplicaKey) -> None:
         """Has the next request name the partition: it is followed from scratch."""
-        if replica in self._told:
-            self._told[replica] = None
+        if replica in self._sent:
+            self._sent[replica] = None
 
     def has_partitions(self, positions: Positions) -> bool:
         """Whether the session has any partition after a request with these positions."""
-        leaving = sum(1 for at, p in positions.items() if p is None and at in self._told)
-        return len(self._told) > leaving or any(p is not None for p in positions.values())
+        leaving = sum(1 for at, p in positions.items() if p is None and at in self._sent)
+        return len(self._sent) > leaving or any(p is not None for p in positions.values())
 
     def next(self, positions: Positions) -> SessionRequest:
         """Returns the next request.
@@ -83,32 +83,32 @@ class FollowerSession:
         """
         if self._id == NO_SESSION:
             named = {replica: p for replica, p in positions.items() if p is not None}
-            self._told = dict(named)
+            self._sent = dict(named)
             return SessionRequest(NO_SESSION, next(self._numbers), named, ())
         self._sequence += 1
         named = {}
         forgotten = []
         for replica, position in positions.items():
             if position is None:
-                if replica in self._told:
-                    del self._told[replica]
+                if replica in self._sent:
+                    del self._sent[replica]
                     forgotten.append(replica)
-            elif self._differs(position, self._told.get(replica)):
-                self._told[replica] = named[replica] = position
+            elif self._differs(position, self._sent.get(replica)):
+                self._sent[replica] = named[replica] = position
         return SessionRequest(self._id, self._sequence, named, forgotten)
 
-    def _differs(self, position: FetchPosition, told: FetchPosition | None) -> bool:
-        if told is None:
+    def _differs(self, position: FetchPosition, sent_position: FetchPosition | None) -> bool:
+        if sent_position is None:
             return True
         # A leader does not act on the start of the log.
-        same = told._replace(log_start_offset=position.log_start_offset)
+        same = sent_position._replace(log_start_offset=position.log_start_offset)
         if not self.synced:
             same = same._replace(flushed_offset=position.flushed_offset)
         return position != same
 
-    def told(self, replica: ReplicaKey) -> FetchPosition | None:
+    def sent_position(self, replica: ReplicaKey) -> FetchPosition | None:
         """Returns the position that the last request named, or that it left out as known."""
-        return self._told.get(replica)
+        return self._sent.get(replica)
 
     def answered(self, session_id: int, results: Sequence[ReplicaFetchResult]) -> bool:
         """Notes the results of an answer.
@@ -122,5 +122,5 @@ class FollowerSession:
         self._id = session_id
         for result in results:
             if result.answer is None or result.answer.diverging is not None:
-                self._told.pop(result.replica, None)
+                self._sent.pop(result.replica, None)
         return True

@@ -68,7 +68,7 @@ def _details(
     }
 
 
-def tell(
+def emit_stage(
     log: StateChangeLog,
     events: tuple[IsrChangeEvent, ...],
     stage: Stage,
@@ -82,7 +82,7 @@ def tell(
     on which the proposal rests.
     """
     for event in events:
-        log.tell(
+        log.emit(
             event.kind,
             stage,
             change=event.state.change,

@@ -19,7 +19,7 @@ from tidelog.state_changes.event import NO_CHANGE, Cause, Stage
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import LiveBroker, MetadataCache
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.isr_events import IsrChangeEvent, isr_events, tell
+from tidelog_broker.replication.isr_events import IsrChangeEvent, emit_stage, isr_events
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
@@ -43,7 +43,7 @@ from tidelog_runtime.metadata.store import (
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # The event loop runs after each round of this many partitions.
-MAX_JUDGED_PER_TURN = 256
+MAX_EVALUATED_PER_TURN = 256
 RETRY_DELAY_S = 0.2
 
 _log = structlog.get_logger()
@@ -63,7 +63,7 @@ class PartitionSource(Protocol):
 
 
 class IsrUpdates:
-    """Changes of ISRs: `judge_soon` and `judge_all` queue partitions, `run` writes."""
+    """Changes of ISRs: `evaluate_soon` and `evaluate_all` queue partitions, `run` writes."""
 
     def __init__(
         self,
@@ -90,25 +90,25 @@ class IsrUpdates:
         """The number of partitions that wait to be evaluated or written."""
         return len(self._dirty) + len(self._unanswered)
 
-    def judge_soon(self, partition: Partition) -> None:
+    def evaluate_soon(self, partition: Partition) -> None:
         self._dirty[partition.name] = partition
         self._wake.set()
 
-    def judge_all(self, source: PartitionSource) -> list[Partition]:
+    def evaluate_all(self, source: PartitionSource) -> list[Partition]:
         """Queues all led partitions except the quiescent ones, which are most.
 
         Returns those queued.
         """
         now_ms, lag_time_max_ms = self._clock.monotonic_ms(), self._lag_time_max_ms
-        restless = [
+        active = [
             partition
             for partition in source.led()
             if not partition.is_settled(now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
         ]
-        self._dirty.update((partition.name, partition) for partition in restless)
+        self._dirty.update((partition.name, partition) for partition in active)
         if self._dirty:
             self._wake.set()
-        return restless
+        return active
 
     async def run(self) -> None:
         said_unavailable = False
@@ -148,23 +148,23 @@ class IsrUpdates:
                 pending.append(proposal)
             elif state is not None and state.change.id == proposal.state.change.id:
                 # The answer was lost: the watch has brought what the store accepted.
-                self._tell(proposal, Stage.COMPLETED, revision=proposal.partition.revision)
+                self._emit(proposal, Stage.COMPLETED, revision=proposal.partition.revision)
             else:
-                self._tell(proposal, Stage.FAILED, cause=Cause.CONFLICT)
+                self._emit(proposal, Stage.FAILED, cause=Cause.CONFLICT)
         return pending
 
-    def _tell_refused(self, proposal: _Proposal, found: KeyValue | None) -> None:
+    def _emit_rejected(self, proposal: _Proposal, found: KeyValue | None) -> None:
         """Emits the end of a proposal whose transaction failed.
 
         An earlier attempt may have been applied, and its answer lost.
         """
         change = decode_leader_and_isr(found.value).change if found is not None else NO_CHANGE
         if found is not None and change.id == proposal.state.change.id:
-            self._tell(proposal, Stage.COMPLETED, revision=found.mod_revision)
+            self._emit(proposal, Stage.COMPLETED, revision=found.mod_revision)
         else:
-            self._tell(proposal, Stage.FAILED, cause=Cause.CONFLICT)
+            self._emit(proposal, Stage.FAILED, cause=Cause.CONFLICT)
 
-    def _tell(
+    def _emit(
         self,
         proposal: _Proposal,
         stage: Stage,
@@ -172,7 +172,7 @@ class IsrUpdates:
         revision: int | None = None,
         cause: Cause | None = None,
     ) -> None:
-        tell(self._state_changes, proposal.events, stage, revision=revision, cause=cause)
+        emit_stage(self._state_changes, proposal.events, stage, revision=revision, cause=cause)
 
     def _propose(self) -> list[_Proposal]:
         """Takes the partitions for one transaction from the queue, and lets each propose."""
@@ -180,7 +180,7 @@ class IsrUpdates:
         guards: set[Guard] = set()
         running = self._cache.running_brokers()
         now_ms = self._clock.monotonic_ms()
-        for name in list(itertools.islice(self._dirty, MAX_JUDGED_PER_TURN)):
+        for name in list(itertools.islice(self._dirty, MAX_EVALUATED_PER_TURN)):
             before = self._dirty[name].state
             room = MAX_TRANSACTION_GUARDS - len(guards)
             if len(proposals) == MAX_TRANSACTION_CHANGES or _most_guards(before) > room:
@@ -201,7 +201,7 @@ class IsrUpdates:
                 self._guards(partition, state.isr_ids - before.isr_ids),
                 isr_events(partition, before, state, now_ms),
             )
-            self._tell(proposal, Stage.REQUESTED)
+            self._emit(proposal, Stage.REQUESTED)
             guards.update(proposal.guards)
             proposals.append(proposal)
         if self._dirty:
@@ -226,12 +226,12 @@ class IsrUpdates:
         if result.succeeded:
             for proposal in proposals:
                 proposal.partition.isr_written(proposal.state, result.revision)
-                self._tell(proposal, Stage.COMPLETED, revision=result.revision)
+                self._emit(proposal, Stage.COMPLETED, revision=result.revision)
             return
         for proposal in proposals:
-            self._refused(proposal, result.current)
+            self._handle_rejected(proposal, result.current)
 
-    def _refused(self, proposal: _Proposal, current: Mapping[str, KeyValue | None]) -> None:
+    def _handle_rejected(self, proposal: _Proposal, current: Mapping[str, KeyValue | None]) -> None:
         """Handles a failed transaction for one of its partitions.
 
         Nothing of it was applied, and no earlier attempt can be applied later: that one had the
@@ -241,7 +241,7 @@ class IsrUpdates:
         partition = proposal.partition
         now_ms = self._clock.monotonic_ms()
         found = current.get(self._keys.leader_and_isr(partition.name))
-        self._tell_refused(proposal, found)
+        self._emit_rejected(proposal, found)
         if found is None:
             partition.observed(None, partition.revision + 1, now_ms)
         elif found.mod_revision != proposal.revision:
@@ -256,7 +256,7 @@ class IsrUpdates:
                 _log.debug("joiner_guard_failed", partition=str(partition.name))
                 return
         if partition.leading is not None:
-            self.judge_soon(partition)
+            self.evaluate_soon(partition)
 
 
 def joiner_guards(

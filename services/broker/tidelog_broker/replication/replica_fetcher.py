@@ -6,38 +6,40 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN, FollowerState
 from tidelog.state_changes.event import Cause
-from tidelog_broker.log.errors import AppendOrderError, LogError
+from tidelog_broker.log.log_errors import AppendOrderError, LogError
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.digest_reports import DigestReports
+from tidelog_broker.replication.fetch_state import (
+    MAX_RETRY_DELAY_S,
+    FetchLimits,
+    InFlightFetch,
+    PartitionBackoff,
+    Problem,
+    UnansweredFetch,
+    retry_delay_s,
+)
 from tidelog_broker.replication.follower_context import FollowerContext
 from tidelog_broker.replication.follower_events import FollowerEvents
-from tidelog_broker.replication.follower_session import FollowerSession, Lives, Positions
-from tidelog_broker.replication.held_back import MAX_RETRY_DELAY_S, HeldBack, retry_delay_s
-from tidelog_broker.replication.move_throttle import Receiving
+from tidelog_broker.replication.follower_session import EpochPair, FollowerSession, Positions
+from tidelog_broker.replication.move_throttle import AddedReplicas, ReceiveThrottle
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     Peers,
     PeerUnreachableError,
-    ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResult,
 )
-from tidelog_runtime.turns import in_turns
+from tidelog_runtime.cooperative import map_yielding
 
-# Partitions that are not fetched because of the throttle are checked again after this time at the
-# latest: the bound may have changed, or the replica may be in sync.
-MAX_THROTTLE_PAUSE_MS = 500
 # Partitions whose position one request names. More of them need several requests, of which only the
 # last one waits: neither end works for more than some milliseconds without a pause.
 MAX_NAMED = 2_000
@@ -46,40 +48,6 @@ MAX_NAMED = 2_000
 STALLED_MIN_MS = 1_000
 
 _log = structlog.get_logger()
-
-
-class Unanswered(NamedTuple):
-    """The first of the fetches that one incarnation of a leader has left without an answer.
-    `since`: when it was sent (loop time)."""
-
-    broker_epoch: int
-    since: float
-
-
-@dataclass(slots=True)
-class UnderWay:
-    """A fetch that has no answer yet. `given_up`: the timeout that ends it."""
-
-    address: str
-    request: ReplicaFetchRequest
-    given_up: asyncio.Timeout
-    is_hurried: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
-    max_wait_ms: int
-    max_bytes: int
-    max_partition_bytes: int
-
-
-class Problem(NamedTuple):
-    """Why fetching fails, and since when (loop time). `answered`: the leader itself reported it,
-    so it can be reached."""
-
-    why: str
-    since: float
-    answered: bool
 
 
 class ReplicaFetcher:
@@ -98,7 +66,7 @@ class ReplicaFetcher:
         rng: random.Random,
         is_syncing: Callable[[Partition], bool],
         session: FollowerSession,
-        moves: Receiving,
+        moves: ReceiveThrottle,
         digests: DigestReports,
     ) -> None:
         self.digests = digests
@@ -109,19 +77,16 @@ class ReplicaFetcher:
         self._rng = rng
         self._is_syncing = is_syncing
         self._session = session
-        self._moves = moves
+        self._added = AddedReplicas(moves)
         self._partitions: dict[ReplicaKey, Partition] = {}
-        # Partitions that a move adds, and until when (loop time) some of them are not fetched.
-        self._adding: dict[ReplicaKey, Partition] = {}
-        self._throttled: dict[ReplicaKey, float] = {}
-        self._room_timer: asyncio.TimerHandle | None = None
+        self._throttle_timer: asyncio.TimerHandle | None = None
         # Partitions whose position may differ from the session's; all of them if none is open.
         self._moved: dict[ReplicaKey, None] = {}
-        self._held_back: dict[ReplicaKey, HeldBack] = {}
+        self._backoffs: dict[ReplicaKey, PartitionBackoff] = {}
         self._changed = asyncio.Event()
         self._failures = 0
-        self._under_way: UnderWay | None = None
-        self.unanswered: Unanswered | None = None
+        self._in_flight: InFlightFetch | None = None
+        self.unanswered: UnansweredFetch | None = None
         # Loop times: since when each partition is followed, and of the last answer.
         self._followed_since: dict[ReplicaKey, float] = {}
         self._answered_at = -math.inf
@@ -135,18 +100,16 @@ class ReplicaFetcher:
             self._partitions[key] = partition
             self.digests.follow(partition)
             self._followed_since[key] = now
-            self._held_back.pop(key, None)
-            self._adding.pop(key, None)
-            if self._moves.may_be_bound(partition):
-                self._adding[key] = partition
-            self._session.tell_again(key)
+            self._backoffs.pop(key, None)
+            self._added.update(partition)
+            self._session.renew(key)
             self._moved[key] = None
-        self._ask_anew()
+        self._complete_waiting_fetch()
 
     def forget(self, partition: Partition) -> None:
         key = partition.key
-        self._held_back.pop(key, None)
-        self._adding.pop(key, None)
+        self._backoffs.pop(key, None)
+        self._added.forget(key)
         self._followed_since.pop(key, None)
         self.digests.forget(key)
         if self._partitions.pop(key, None) is not None:
@@ -156,35 +119,33 @@ class ReplicaFetcher:
         if not self._partitions:
             self.unanswered = None
 
-    def look_again(self, partition: Partition) -> None:
+    def resend_position(self, partition: Partition) -> None:
         """The next request sends the partition's position if it differs: its sync has ended, or
         its state has changed within its epoch."""
         key = partition.key
-        self._adding.pop(key, None)
-        if self._moves.may_be_bound(partition):
-            self._adding[key] = partition
+        self._added.update(partition)
         self._moved[key] = None
         self._changed.set()
 
-    def _ask_anew(self) -> None:
+    def _complete_waiting_fetch(self) -> None:
         self._changed.set()
-        fetch = self._under_way
+        fetch = self._in_flight
         if fetch is None:
             return
         target = self._context.address_of(self._leader)
         if target is not None and target[1] != fetch.request.leader_broker_epoch:
             # An incarnation that has ended may never answer, not even early.
-            self._under_way = None
-            fetch.given_up.reschedule(asyncio.get_running_loop().time())
-        elif not fetch.is_hurried:
-            fetch.is_hurried = True
-            self._peers.hurry(fetch.address, fetch.request)
+            self._in_flight = None
+            fetch.abort_timeout.reschedule(asyncio.get_running_loop().time())
+        elif not fetch.is_completed_early:
+            fetch.is_completed_early = True
+            self._peers.complete_early(fetch.address, fetch.request)
 
     def progress_of(self, partition: Partition) -> FollowerState:
         """Returns the state of following this partition."""
         now = asyncio.get_running_loop().time()
         answered = self._answered_at >= self._followed_since.get(partition.key, math.inf)
-        held = self._held_back.get(partition.key)
+        held = self._backoffs.get(partition.key)
         # A fetch that failed as a whole came after the answer that held this partition back.
         problem = self._problem
         if problem is None and held is not None:
@@ -215,7 +176,7 @@ class ReplicaFetcher:
                 # The next fetch must report what is on the disk when these syncs are done.
                 await self._changed.wait()
                 continue
-            if self._failures and not await self._reaches():
+            if self._failures and not await self._is_reachable():
                 await self._wait_for_change(self._retry_delay())
                 continue
             # Both calls get one reading: a partition that only the first one still holds back would
@@ -223,7 +184,7 @@ class ReplicaFetcher:
             now = asyncio.get_running_loop().time()
             target = self._context.address_of(self._leader)
             if target is not None:
-                self._bind(Lives(self._context.broker_epoch, target[1]))
+                self._bind(EpochPair(self._context.broker_epoch, target[1]))
             positions = self._positions(now)
             release = self._next_release(now)
             if target is None or not self._session.has_partitions(positions):
@@ -232,92 +193,91 @@ class ReplicaFetcher:
                 continue
             for key in positions:
                 del self._moved[key]
-            self._asks(target[1])
-            given_up = asyncio.timeout(None)
+            self._note_request(target[1])
+            abort_timeout = asyncio.timeout(None)
             answered = False
             try:
-                self._look_for_room_at(min(self._throttled.values(), default=None))
-                async with given_up:
+                self._schedule_throttle_check(min(self._added.paused_until.values(), default=None))
+                async with abort_timeout:
                     request = self._next_request(positions, self._max_wait_ms(now))
-                    self._under_way = UnderWay(target[0], request, given_up)
+                    self._in_flight = InFlightFetch(target[0], request, abort_timeout)
                     answered = await self._fetch(target[0], request)
             except TimeoutError:
-                if not given_up.expired():
+                if not abort_timeout.expired():
                     raise
                 # The next fetch is sent at once.
-                self._begin_anew()
+                self._restart_session()
                 continue
             finally:
-                self._under_way = None
-                self._look_for_room_at(None)
+                self._in_flight = None
+                self._schedule_throttle_check(None)
             if not answered:
-                self._begin_anew()
+                self._restart_session()
                 await self._wait_for_change(self._retry_delay())
 
-    def _asks(self, broker_epoch: int) -> None:
+    def _note_request(self, broker_epoch: int) -> None:
         """Notes since when this incarnation of the leader owes an answer."""
         if self.unanswered is None or self.unanswered.broker_epoch != broker_epoch:
             now = asyncio.get_running_loop().time()
-            self.unanswered = Unanswered(broker_epoch, now)
+            self.unanswered = UnansweredFetch(broker_epoch, now)
 
-    async def _reaches(self) -> bool:
+    async def _is_reachable(self) -> bool:
         """Whether the leader can be reached. After a failure a request names every partition,
         perhaps thousands. It is not built for a leader to which it cannot be sent."""
         target = self._context.address_of(self._leader)
         if target is None or self.is_idle:
             return True
-        self._bind(Lives(self._context.broker_epoch, target[1]))
-        self._asks(target[1])
+        self._bind(EpochPair(self._context.broker_epoch, target[1]))
+        self._note_request(target[1])
         try:
             await self._peers.reach(target[0])
         except PeerUnreachableError as error:
-            self._unreached(str(error))
+            self._note_unreachable(str(error))
             return False
         return True
 
-    def _unreached(self, why: str) -> None:
+    def _note_unreachable(self, why: str) -> None:
         self._failed(why, answered=False)
-        self._events.unreachable(self._session.lives.leader, why, len(self._partitions))
+        self._events.unreachable(self._session.epochs.leader, why, len(self._partitions))
 
-    def _look_for_room_at(self, time: float | None) -> None:
+    def _schedule_throttle_check(self, time: float | None) -> None:
         """Checks the throttle at `time` instead of ending a long poll then: fetchers share what
         may be received, and another one may have taken it."""
-        if self._room_timer is not None:
-            self._room_timer.cancel()
-        self._room_timer = None
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+        self._throttle_timer = None
         if time is not None:
             loop = asyncio.get_running_loop()
-            self._room_timer = loop.call_at(time, self._look_for_room)
+            self._throttle_timer = loop.call_at(time, self._check_throttle)
 
-    def _look_for_room(self) -> None:
-        held = [self._adding[key] for key in self._throttled if key in self._adding]
-        pause_ms = min((self._throttle_pause_ms(partition) for partition in held), default=0)
+    def _check_throttle(self) -> None:
+        pause_ms = self._added.pause_ms
         if pause_ms:
-            self._look_for_room_at(asyncio.get_running_loop().time() + pause_ms / 1000)
+            self._schedule_throttle_check(asyncio.get_running_loop().time() + pause_ms / 1000)
         else:
-            self._ask_anew()
+            self._complete_waiting_fetch()
 
-    def _bind(self, lives: Lives) -> None:
+    def _bind(self, epochs: EpochPair) -> None:
         was_open = self._session.is_open
-        self._session.bind(lives)
+        self._session.bind(epochs)
         if was_open and not self._session.is_open:
-            self._begin_anew()
+            self._restart_session()
 
-    def _begin_anew(self) -> None:
+    def _restart_session(self) -> None:
         self._session.reset()
         self._moved = dict.fromkeys(self._partitions)
 
     def _next_request(self, positions: Positions, max_wait_ms: int) -> ReplicaFetchRequest:
         asked = self._session.next(positions)
-        lives = self._session.lives
+        epochs = self._session.epochs
         return ReplicaFetchRequest(
             broker_id=self._context.broker_id,
-            broker_epoch=lives.follower,
-            leader_broker_epoch=lives.leader,
+            broker_epoch=epochs.follower,
+            leader_broker_epoch=epochs.leader,
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=self._limits.max_bytes,
-            entries=self._entries(asked.named),
+            entries=self._added.entries(asked.named, self._limits.max_partition_bytes),
             session_id=asked.session_id,
             session_sequence=asked.session_sequence,
             synced=self._session.synced,
@@ -328,7 +288,7 @@ class ReplicaFetcher:
 
     async def _fetch(self, address: str, request: ReplicaFetchRequest) -> bool:
         """Sends one fetch. Returns whether the leader answered."""
-        lives = self._session.lives
+        epochs = self._session.epochs
         sent = asyncio.get_running_loop().time()
         try:
             response = await self._peers.replica_fetch(address, request)
@@ -337,11 +297,11 @@ class ReplicaFetcher:
             if elapsed_ms > request.max_wait_ms + ANSWER_TIMEOUT_MS + STALLED_MIN_MS:
                 self._failures += 1
                 return False
-            self._unreached(str(error))
+            self._note_unreachable(str(error))
             return False
         self.unanswered = None
-        self._under_way = None
-        self._context.heard_clock(self._leader, response.now_ms)
+        self._in_flight = None
+        self._context.note_peer_clock(self._leader, response.now_ms)
         if response.error is not None:
             if self._failures == 0:
                 _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)
@@ -349,22 +309,22 @@ class ReplicaFetcher:
             return False
         if not response.session_id and not response.results and not request.session_id:
             # The leader took this for a late request, which it is not.
-            self._failed(f"broker {self._leader} took a fetch for a late one", answered=True)
+            self._failed(f"broker {self._leader} treated a fetch as a late one", answered=True)
             return False
         self._failures = 0
         self._problem = None
         self._answered_at = asyncio.get_running_loop().time()
-        self._events.reached(lives.leader)
-        await self._take(response.results)
+        self._events.reached(epochs.leader)
+        await self._apply(response.results)
         goes_on = self._session.answered(response.session_id, response.results)
         self.digests.answered(response.diverged, self._is_agreed)
         if not goes_on:
-            self._begin_anew()
+            self._restart_session()
         return True
 
     def _is_agreed(self, key: ReplicaKey) -> bool:
         """Whether the leader has found that the log agrees with its own."""
-        return key in self._partitions and self._session.told(key) is not None
+        return key in self._partitions and self._session.sent_position(key) is not None
 
     def _failed(self, why: str, *, answered: bool) -> None:
         self._failures += 1
@@ -373,35 +333,35 @@ class ReplicaFetcher:
             since = self._problem.since
         self._problem = Problem(why, since, answered)
 
-    async def _take(self, results: Sequence[ReplicaFetchResult]) -> None:
+    async def _apply(self, results: Sequence[ReplicaFetchResult]) -> None:
         """Applies results. Each is judged by the state of its partition at that moment."""
-        if self._held_back:
+        if self._backoffs:
             # A partition that an answer leaves out has no news, and so no failure.
             answered = {result.replica for result in results}
-            for replica in list(self._held_back):
-                if replica not in answered and self._session.told(replica) is not None:
-                    del self._held_back[replica]
-        await in_turns(self._take_one, results)
+            for replica in list(self._backoffs):
+                if replica not in answered and self._session.sent_position(replica) is not None:
+                    del self._backoffs[replica]
+        await map_yielding(self._apply_one, results)
 
-    def _take_one(self, result: ReplicaFetchResult) -> None:
+    def _apply_one(self, result: ReplicaFetchResult) -> None:
         partition = self._partitions.get(result.replica)
-        asked = self._session.told(result.replica)
+        asked = self._session.sent_position(result.replica)
         if partition is None or asked is None:
             return
         self._moved[result.replica] = None
         try:
             if result.answer is not None:
                 self._follow(partition, asked, result.answer)
-                self._held_back.pop(result.replica, None)
+                self._backoffs.pop(result.replica, None)
             elif result.error is not None:
-                self._refused(partition, asked, result)
+                self._handle_error(partition, asked, result)
         except (TidelogError, AppendOrderError) as error:
             # The leader's answer does not fit this log.
             _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
-            self._hold_back(result.replica, str(error), is_rejected=True)
+            self._back_off(result.replica, str(error), is_rejected=True)
         except LogError as error:
             self._context.replica_failed(partition, error)
-            self._hold_back(result.replica, str(error))
+            self._back_off(result.replica, str(error))
 
     def _follow(self, partition: Partition, asked: FetchPosition, answer: FetchAnswer) -> None:
         if answer.diverging is not None:
@@ -414,10 +374,9 @@ class ReplicaFetcher:
             self.digests.note(partition)
             if self._context.disk:
                 self._context.disk.took(partition.key, "written")
-        if partition.key in self._adding:
-            self._moves.received(partition, sum(len(batch.records) for batch in answer.batches))
+        self._added.received(partition, sum(len(batch.records) for batch in answer.batches))
 
-    def _refused(
+    def _handle_error(
         self, partition: Partition, asked: FetchPosition, result: ReplicaFetchResult
     ) -> None:
         error = result.error
@@ -430,19 +389,19 @@ class ReplicaFetcher:
         # Fenced, not the leader, or not known there yet: the controller's command is on its way,
         # here or to the leader.
         _log.debug("replica_fetch_refused", partition=str(partition.name), why=error.message)
-        self._hold_back(result.replica, error.message)
+        self._back_off(result.replica, error.message)
 
-    def _hold_back(self, key: ReplicaKey, why: str, *, is_rejected: bool = False) -> None:
-        before = self._held_back.get(key)
+    def _back_off(self, key: ReplicaKey, why: str, *, is_rejected: bool = False) -> None:
+        before = self._backoffs.get(key)
         failures = before.failures + 1 if before else 1
         now = asyncio.get_running_loop().time()
         since = before.since if before and before.is_rejected is is_rejected else now
         release = now + retry_delay_s(failures)
-        self._held_back[key] = HeldBack(release, failures, why, since, is_rejected)
+        self._backoffs[key] = PartitionBackoff(release, failures, why, since, is_rejected)
 
     def rejection_of(self, partition: Partition) -> tuple[str, int] | None:
         """Why this follower rejects its leader's data, and for how many milliseconds; or None."""
-        held = self._held_back.get(partition.key)
+        held = self._backoffs.get(partition.key)
         if held is None or not held.is_rejected:
             return None
         return held.why, int((asyncio.get_running_loop().time() - held.since) * 1000)
@@ -456,10 +415,11 @@ class ReplicaFetcher:
     def _positions(self, now: float) -> dict[ReplicaKey, FetchPosition | None]:
         """Returns positions that may have changed, and those whose delay is over. At most
         MAX_NAMED; the others follow with the next request."""
-        for key, held in self._held_back.items():
+        for key, held in self._backoffs.items():
             if held.release <= now:
                 self._moved[key] = None
-        self._hold_throttled(now)
+        # A paused partition leaves the session as well: nothing is to come while there is no room.
+        self._moved.update(dict.fromkeys(self._added.refresh(now)))
         positions: dict[ReplicaKey, FetchPosition | None] = {}
         named = 0
         for key in self._moved:
@@ -471,59 +431,34 @@ class ReplicaFetcher:
 
     def _position(self, key: ReplicaKey, now: float) -> FetchPosition | None:
         partition = self._partitions.get(key)
-        held = self._held_back.get(key)
+        held = self._backoffs.get(key)
         if partition is None or partition.leader_to_follow != self._leader:
             return None
         if held is not None and held.release > now:
             return None
-        if key in self._throttled:
+        if key in self._added.paused_until:
             return None
         return partition.fetch_position()
-
-    def _hold_throttled(self, now: float) -> None:
-        """Updates which partitions the throttle holds back. They leave the session as well:
-        nothing is to come while there is no room."""
-        before, self._throttled = self._throttled, {}
-        for key, partition in self._adding.items():
-            pause_ms = self._throttle_pause_ms(partition)
-            if pause_ms:
-                self._throttled[key] = now + pause_ms / 1000
-            if (key in before) != (key in self._throttled):
-                self._moved[key] = None
-
-    def _throttle_pause_ms(self, partition: Partition) -> int:
-        return min(MAX_THROTTLE_PAUSE_MS, self._moves.pause_ms(partition))
-
-    def _entries(self, named: Mapping[ReplicaKey, FetchPosition]) -> list[ReplicaFetchEntry]:
-        """Partitions that a move adds share the room that there is; a batch is sent in full."""
-        limit = self._limits.max_partition_bytes
-        asked_for = 0
-        entries = []
-        for key, position in named.items():
-            adding = self._adding.get(key)
-            receivable = None if adding is None else self._moves.receivable_bytes(adding)
-            max_bytes = limit
-            if receivable is not None:
-                max_bytes = max(1, min(limit, receivable - asked_for))
-                asked_for += max_bytes
-            entries.append(ReplicaFetchEntry(key, position, max_bytes))
-        return entries
 
     def _next_release(self, now: float) -> float | None:
         """Returns the seconds until a partition that is held back may be fetched again."""
         if self._partitions and self._context.address_of(self._leader) is None:
             return MAX_RETRY_DELAY_S
-        throttled = [release - now for release in self._throttled.values()]
-        coming = [seconds for seconds in (*self._held_for(now), *throttled) if seconds > 0]
+        throttled = [release - now for release in self._added.paused_until.values()]
+        coming = [
+            seconds for seconds in (*self._remaining_backoffs(now), *throttled) if seconds > 0
+        ]
         return min(coming) if coming else None
 
-    def _held_for(self, now: float) -> list[float]:
+    def _remaining_backoffs(self, now: float) -> list[float]:
         """Returns the rest of the delay, in seconds, of each partition that failed on its own."""
-        return [h.release - now for k, h in self._held_back.items() if k in self._partitions]
+        return [h.release - now for k, h in self._backoffs.items() if k in self._partitions]
 
     def _max_wait_ms(self, now: float) -> int:
         longest_ms = 0 if self._moved else self._limits.max_wait_ms
-        release = min((seconds for seconds in self._held_for(now) if seconds > 0), default=None)
+        release = min(
+            (seconds for seconds in self._remaining_backoffs(now) if seconds > 0), default=None
+        )
         return longest_ms if release is None else min(longest_ms, int(release * 1000) + 1)
 
     def _retry_delay(self) -> float:

@@ -14,8 +14,7 @@ from tidelog.request_bounds import MAX_REPORTED_DIGESTS as MAX_REPORTED_DIGESTS
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 
 # How long an answer to a fetch may take beyond the long poll itself.
 ANSWER_TIMEOUT_MS = 5_000
@@ -62,7 +61,7 @@ class DivergedRange(NamedTuple):
 NO_SESSION = 0
 
 
-class FetchName(NamedTuple):
+class FetchId(NamedTuple):
     """Identifies a fetch among all others at the same leader while it is in flight."""
 
     broker_id: int
@@ -98,8 +97,8 @@ class ReplicaFetchRequest(NamedTuple):
     digests: Sequence[ReportedDigest] = ()
 
     @property
-    def name(self) -> FetchName:
-        return FetchName(
+    def name(self) -> FetchId:
+        return FetchId(
             self.broker_id,
             self.broker_epoch,
             self.synced,
@@ -148,7 +147,7 @@ class Peers(Protocol):
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse: ...
 
-    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
+    def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
         """Requests an answer to this fetch at once, if it is in flight.
 
         May have no effect: then the fetch is answered at its usual time.
@@ -161,7 +160,7 @@ class ControllerUnreachableError(Exception):
     """The controller did not answer; it may have received the report."""
 
 
-class TakesLeaderReports(Protocol):
+class LeaderReportReceiver(Protocol):
     """The active controller, by address. Raises `ControllerUnreachableError`."""
 
     async def report_unreachable_leaders(
@@ -170,12 +169,12 @@ class TakesLeaderReports(Protocol):
         """Returns why the report was rejected; None: it was accepted."""
 
 
-class TakesDiskReports(Protocol):
+class DiskReportReceiver(Protocol):
     """The active controller, by address. Raises `ControllerUnreachableError`."""
 
     async def report_disk(self, address: str, report: DiskReport) -> TidelogError | None:
         """Returns why the report was rejected; None: it was accepted."""
 
 
-class Controllers(TakesLeaderReports, TakesDiskReports, Protocol):
+class Controllers(LeaderReportReceiver, DiskReportReceiver, Protocol):
     async def close(self) -> None: ...

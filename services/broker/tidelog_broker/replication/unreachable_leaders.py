@@ -14,28 +14,31 @@ import structlog
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.replication.follower_events import Teller
-from tidelog_broker.replication.replica_fetcher import Unanswered
+from tidelog_broker.replication.fetch_state import UnansweredFetch
+from tidelog_broker.replication.follower_events import EventSource
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     REPORT_TIMEOUT_MS,
     ControllerUnreachableError,
-    TakesLeaderReports,
+    LeaderReportReceiver,
 )
 from tidelog_broker.stalls import stalled_ms
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 
 # Interval of checks, and of reports as long as a leader is silent. A report counts at the
 # controller for several times as long.
 REPORT_INTERVAL_MS = 1_000
 # Silence beyond the long poll itself; a leader that is slower by less is not reported.
-LEAST_SILENCE_MS = 1_000
+MIN_SILENCE_MS = 1_000
 
 _log = structlog.get_logger()
 
 
 def unreachable(
-    unanswered: Mapping[int, Unanswered], now: float, after_ms: int, awake_since: float = -math.inf
+    unanswered: Mapping[int, UnansweredFetch],
+    now: float,
+    after_ms: int,
+    awake_since: float = -math.inf,
 ) -> tuple[UnreachableLeader, ...]:
     """Returns the leaders that have left fetches without an answer for `after_ms`, by broker id.
 
@@ -58,12 +61,12 @@ def reported_after_ms(fetch_max_wait_ms: int, lag_time_max_ms: int) -> int:
     That is as long as it takes until followers leave the ISR, because from then on the leader may
     commit nothing. It is reported at the latest when the fetch itself is given up.
     """
-    beyond_wait_ms = max(LEAST_SILENCE_MS, lag_time_max_ms - fetch_max_wait_ms)
+    beyond_wait_ms = max(MIN_SILENCE_MS, lag_time_max_ms - fetch_max_wait_ms)
     return fetch_max_wait_ms + min(ANSWER_TIMEOUT_MS, beyond_wait_ms)
 
 
 class Fetching(Protocol):
-    def unanswered(self) -> Mapping[int, Unanswered]: ...
+    def unanswered(self) -> Mapping[int, UnansweredFetch]: ...
 
 
 class LeaderReports:
@@ -75,10 +78,10 @@ class LeaderReports:
 
     def __init__(
         self,
-        reporter: Teller,
+        reporter: EventSource,
         fetching: Fetching,
         cache: MetadataCache,
-        controllers: TakesLeaderReports,
+        controllers: LeaderReportReceiver,
         after_ms: int,
     ) -> None:
         self._reporter = reporter
@@ -89,7 +92,7 @@ class LeaderReports:
         # By leader, the change of the event that was emitted.
         self._reported: dict[int, Change] = {}
         self._silent: tuple[UnreachableLeader, ...] = ()
-        self._said_untaken = False
+        self._is_rejection_logged = False
         # When this broker last stalled (loop time): answers of its leaders may still be unread
         # then.
         self._awake_since = -math.inf
@@ -105,14 +108,14 @@ class LeaderReports:
         while True:
             began = loop.time()
             await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
-            now = self._look_for_stall(began, REPORT_INTERVAL_MS)
+            now = self._note_stall(began, REPORT_INTERVAL_MS)
             leaders = unreachable(
                 self._fetching.unanswered(), now, self._after_ms, self._awake_since
             )
             self._silent = leaders
             if leaders or self._reported:
                 await self._report(leaders)
-                self._look_for_stall(now, REPORT_TIMEOUT_MS)
+                self._note_stall(now, REPORT_TIMEOUT_MS)
 
     def silent_ms(self) -> dict[int, int]:
         """Returns how long reported leaders had not answered fetches at the last check.
@@ -126,21 +129,23 @@ class LeaderReports:
             if leader.broker_id in still
         }
 
-    def _look_for_stall(self, began: float, expected_ms: int) -> float:
+    def _note_stall(self, began: float, expected_ms: int) -> float:
         """Notes a stall of this broker. Returns the loop time now."""
         now = asyncio.get_running_loop().time()
         if stalled_ms(int((now - began) * 1000), expected_ms):
             self._awake_since = now
         return now
 
-    def _tell(self, leader: UnreachableLeader) -> Change:
+    def _emit(self, leader: UnreachableLeader) -> Change:
         """Emits that a leader is reported.
 
         This change is not the fetcher's, which began earlier.
         """
         state_changes = self._reporter.state_changes
-        change = state_changes.standing(f"leader-{leader.broker_id}-report", Cause.NO_ANSWER)
-        state_changes.tell(
+        change = state_changes.condition_change(
+            f"leader-{leader.broker_id}-report", Cause.NO_ANSWER
+        )
+        state_changes.emit(
             Kind.LEADER_UNREACHABLE,
             Stage.REQUESTED,
             change=change,
@@ -150,13 +155,13 @@ class LeaderReports:
         )
         return change
 
-    def _tell_end(self, leader_id: int, change: Change) -> None:
+    def _emit_end(self, leader_id: int, change: Change) -> None:
         """Emits that the leader answers again, or leads here no more.
 
         Only the controller reports whether it accepted the report, or ignored it because the leader
         was gone.
         """
-        self._reporter.state_changes.tell(
+        self._reporter.state_changes.emit(
             Kind.LEADER_UNREACHABLE, Stage.COMPLETED, change=change, broker=leader_id
         )
 
@@ -164,9 +169,9 @@ class LeaderReports:
         silent = {leader.broker_id for leader in leaders}
         for leader_id, change in self._reported.items():
             if leader_id not in silent:
-                self._tell_end(leader_id, change)
+                self._emit_end(leader_id, change)
         self._reported = {
-            leader.broker_id: self._reported.get(leader.broker_id) or self._tell(leader)
+            leader.broker_id: self._reported.get(leader.broker_id) or self._emit(leader)
             for leader in leaders
         }
         named = tuple(
@@ -183,6 +188,6 @@ class LeaderReports:
             why = refusal.message if refusal is not None else ""
         except ControllerUnreachableError as error:
             why = str(error)
-        if why and not self._said_untaken:
+        if why and not self._is_rejection_logged:
             _log.info("unreachable_leaders_not_reported", why=why)
-        self._said_untaken = bool(why)
+        self._is_rejection_logged = bool(why)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -66,13 +66,13 @@ class ConsumerFetch:
         purgatory: Purgatory,
         clock: Clock,
         cold_reads: ColdReads,
-        is_coming: Callable[[Partition, OffsetRange], bool] = lambda *_: False,
+        may_be_restored: Callable[[Partition, OffsetRange], bool] = lambda *_: False,
     ) -> None:
-        """`is_coming`: whether a follower may still send a batch that is unreadable here.
+        """`may_be_restored`: whether a follower may still send a batch that is unreadable here.
 
         Readers wait for it.
         """
-        self._is_coming = is_coming
+        self._is_coming = may_be_restored
         self._manager = manager
         self._purgatory = purgatory
         self._clock = clock

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, TopicPartition
 from tidelog.request_bounds import MAX_DESCRIBED_PRODUCERS
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -143,9 +143,9 @@ class DescribeProducers:
         if count > MAX_DESCRIBED_PRODUCERS:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
-                f"{count} producers of {len(entries)} partitions would be looked up; without a "
-                f"page_size at most {MAX_DESCRIBED_PRODUCERS} are: set one, or name fewer "
-                "partitions or producer_ids",
+                f"{count} producers of {len(entries)} partitions are requested without a "
+                f"page_size; at most {MAX_DESCRIBED_PRODUCERS} are allowed: set page_size, or "
+                "name fewer partitions or producer_ids",
             )
 
     def _known(self, entry: DescribeEntry) -> int:
@@ -182,7 +182,8 @@ class DescribeProducers:
             if fenced_in not in (None, partition.leader_epoch):
                 return TidelogError(
                     ErrorCode.LEADER_CHANGED,
-                    f"{entry.name} changed its leader since the producer was fenced; ask again",
+                    f"{entry.name} changed its leader since the producer was fenced; send the "
+                    "request again",
                 ), 0
             if limit <= 0:
                 return DescribedProducers([], from_id), 0
@@ -207,8 +208,8 @@ def _require_valid(fence: Fence) -> None:
     if fence.producer_id < FIRST_NAMED_PRODUCER_ID or fence.producer_epoch < 0:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"a fence for producer {fence.producer_id} in epoch {fence.producer_epoch}; only one "
-            "with a name has former holders: give id and epoch as InitProducerId gave them for "
-            "the name",
+            f"producer {fence.producer_id} in epoch {fence.producer_epoch} cannot be fenced: "
+            "only a named producer has previous holders; set id and epoch as InitProducerId "
+            "returned them for the name",
         )
     require_timeout(fence.timeout_ms)

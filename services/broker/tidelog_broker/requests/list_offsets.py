@@ -11,7 +11,7 @@ from tidelog.batch import is_damaged
 from tidelog.batch_slices import is_costly_to_open
 from tidelog.model import NO_OFFSET, Batch, OffsetPosition, TopicPartition
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_log import ColdDataError
 from tidelog_broker.replicas.replica_manager import ReplicaManager

@@ -15,7 +15,7 @@ import structlog
 from tidelog.batch import retimed
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
-from tidelog_broker.log.errors import LogError, LogFailedError
+from tidelog_broker.log.log_errors import LogError, LogFailedError
 from tidelog_broker.partition.exchange import Appended
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -247,8 +247,8 @@ def append_refused(manager: ReplicaManager, partition: Partition, error: LogErro
     if isinstance(error, LogFailedError):
         return TidelogError(
             ErrorCode.LEADER_CHANGED,
-            f"{partition.name}: the leader's disk failed in the middle of the append; whether it "
-            "was kept is not known",
+            f"{partition.name}: the leader's disk failed during the append, whose outcome is "
+            "unknown",
         )
     return refused
 
@@ -258,8 +258,8 @@ def _told(entry: ProduceEntry, outcome: ProduceOutcome) -> ProduceOutcome:
         return outcome
     error = TidelogError(
         ErrorCode.DUPLICATE_SEQUENCE,
-        f"all batches for {entry.name} are in the log, some since an earlier attempt; their "
-        "offsets are not remembered, or not in one stretch",
+        f"all batches for {entry.name} are in the log, some from an earlier attempt; their "
+        "offsets are unknown or not contiguous",
     )
     return ProduceOutcome(None, error, -1)
 

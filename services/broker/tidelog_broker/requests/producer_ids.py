@@ -91,14 +91,14 @@ class ProducerIds:
         if name and _NAME.fullmatch(name) is None:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
-                f"{name[:200]!r} is no producer name; give 1 to 200 letters, digits, '.', '_' or "
-                "'-', or none for a new id",
+                f"{name[:200]!r} is not a producer name; give 1 to 200 letters, digits, '.', '_' "
+                "or '-', or no name for a new id",
             )
         if epoch is not None and (not name or epoch < 0):
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
-                f"producer_epoch {epoch} for {name!r}; an epoch is at least 0, and that of a name: "
-                "leave it out, or give a name too",
+                f"producer_epoch {epoch} for {name!r}; an epoch is at least 0 and belongs to a "
+                "name: leave it out, or set a name too",
             )
         _check_counts(epoch, partition_counts)
         try:
@@ -112,7 +112,7 @@ class ProducerIds:
         except StoreError as error:
             raise TidelogError(
                 ErrorCode.METADATA_STORE_UNAVAILABLE,
-                f"no producer id can be had from the metadata store now ({error}); ask again",
+                f"the metadata store provides no producer id now ({error}); try again",
             ) from error
 
     async def keep_stocked(self, rng: random.Random) -> None:
@@ -211,8 +211,7 @@ def _in_epoch(name: str, present: NamedProducer, epoch: int | None) -> NamedProd
     if present.producer_epoch == MAX_PRODUCER_EPOCH:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"the producer name {name!r} has had as many holders as there are epochs; take "
-            "another name",
+            f"the producer name {name!r} has used all epochs; choose another name",
         )
     return NamedProducer(present.producer_id, present.producer_epoch + 1)
 
@@ -234,7 +233,7 @@ def _with_counts(
     if len(counts) > MAX_COUNTED_TOPICS:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"partition_counts of {len(counts)} topics in one epoch; at most {MAX_COUNTED_TOPICS}",
+            f"partition_counts of {len(counts)} topics; at most {MAX_COUNTED_TOPICS} are allowed",
         )
     return PartitionCounts(holder.producer_id, holder.producer_epoch, counts)
 
@@ -243,7 +242,7 @@ def _check_counts(epoch: int | None, counts: Mapping[str, int]) -> None:
     if counts and epoch is None:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            "partition_counts without a producer_epoch, in which they hold: give one too",
+            "partition_counts needs the producer_epoch that it is for: set it too",
         )
     for topic, count in counts.items():
         if not 1 <= len(topic) <= MAX_TOPIC_NAME_LENGTH or count < 1:
@@ -257,5 +256,5 @@ def _check_counts(epoch: int | None, counts: Mapping[str, int]) -> None:
 def _contended(key: str) -> TidelogError:
     return TidelogError(
         ErrorCode.METADATA_STORE_UNAVAILABLE,
-        f"other brokers changed {key} again and again; ask again",
+        f"other brokers keep changing {key}; try again",
     )

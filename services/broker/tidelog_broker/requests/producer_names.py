@@ -21,6 +21,7 @@ from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import is_named
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.cooperative import map_yielding
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import PassedTime, decode_passed_time, encode
 from tidelog_runtime.metadata.store import (
@@ -31,7 +32,6 @@ from tidelog_runtime.metadata.store import (
     StoreError,
     Transaction,
 )
-from tidelog_runtime.turns import in_turns
 
 # How often names are checked within their expiration time.
 LOOKS = 8
@@ -145,7 +145,7 @@ class ProducerNames:
                 if is_named(producer_id) and entry.last_append_time_ms >= since_ms
             }
 
-        ids = set[int]().union(*await in_turns(writing, list(self._partitions())))
+        ids = set[int]().union(*await map_yielding(writing, list(self._partitions())))
         names = self._cache.producer_names
         for name in [n for n, known in names.items() if known.producer.producer_id in ids]:
             known = names[name]

@@ -133,7 +133,7 @@ class Purgatory:
         error = TidelogError(
             ErrorCode.LEADER_CHANGED,
             f"{partition.name} changed its leader while the append waited for its "
-            "replicas; whether it was kept is not known",
+            "replicas; the outcome is unknown",
         )
         for acks in (Acks.LEADER, Acks.ALL):
             produces = self._produces.pop((partition.name, acks), None)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -19,7 +19,7 @@ from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.transport import (
     NO_SESSION,
     DivergedRange,
-    FetchName,
+    FetchId,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -37,7 +37,7 @@ from tidelog_broker.requests.fetch_wait import (
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE, QUICK_ITEMS_PER_SLICE, map_yielding
 
 # Called with a follower, the digests that it has reported, and a function for the offset up to
 # which its log of a partition agrees; NO_OFFSET: not known. Returns the ranges whose batches the
@@ -74,7 +74,7 @@ class ReplicaFetch:
 
         Neither requests nor answers grow with the number of idle partitions.
         """
-        self._manager.heard_clock(request.broker_id, request.now_ms)
+        self._manager.note_peer_clock(request.broker_id, request.now_ms)
         response = await self._respond(request)
         return response._replace(now_ms=self._clock.wall_ms())
 
@@ -83,8 +83,8 @@ class ReplicaFetch:
             return ReplicaFetchResponse(
                 TidelogError(
                     ErrorCode.STALE_BROKER_EPOCH,
-                    f"broker {self._manager.broker_id} lives in broker epoch "
-                    f"{self._manager.broker_epoch}; the fetch is for its former life "
+                    f"broker {self._manager.broker_id} is in broker epoch "
+                    f"{self._manager.broker_epoch}; the fetch is for its incarnation "
                     f"{request.leader_broker_epoch}",
                 ),
                 (),
@@ -101,7 +101,7 @@ class ReplicaFetch:
                 session.follower, request.digests, session.agreed_offset
             )
             results = await self._serve(session, request, urgent)
-            await in_turns(session.answered, results, QUICK_ITEMS_PER_TURN)
+            await map_yielding(session.answered, results, QUICK_ITEMS_PER_SLICE)
             is_answered = True
         finally:
             session.serving = False
@@ -116,9 +116,9 @@ class ReplicaFetch:
         for _ in self.sessions.drop_ended():
             await asyncio.sleep(0)
 
-    def hurry(self, fetch: FetchName) -> None:
+    def complete_early(self, fetch: FetchId) -> None:
         """Answers the fetch at once, if it waits."""
-        self.sessions.hurry(fetch)
+        self.sessions.complete_early(fetch)
 
     async def _serve(
         self,
@@ -133,7 +133,7 @@ class ReplicaFetch:
         try:
             while True:
                 woken.clear()
-                over = deadline.over or session.hurried or session.ended
+                over = deadline.over or session.completed_early or session.ended
                 session.begin_answer()
                 found, size, is_held = await self._collect(session, request.max_bytes, woken)
                 failed = any(result.error for result in found)
@@ -155,11 +155,11 @@ class ReplicaFetch:
         """
         named = [entry.replica for entry in request.entries]
         # Before the time of this request is noted: it does not leave these partitions out.
-        await in_turns(session.supersede, named, QUICK_ITEMS_PER_TURN)
-        await in_turns(session.drop, request.forgotten, QUICK_ITEMS_PER_TURN)
+        await map_yielding(session.supersede, named, QUICK_ITEMS_PER_SLICE)
+        await map_yielding(session.drop, request.forgotten, QUICK_ITEMS_PER_SLICE)
         now_ms = session.time.last_request_ms = self._clock.monotonic_ms()
         entries = [*session.to_recount(frozenset(named), now_ms), *request.entries]
-        noted = await in_turns(partial(self._note, session, now_ms), entries)
+        noted = await map_yielding(partial(self._note, session, now_ms), entries)
         return [result for result in noted if result is not None]
 
     def _note(
@@ -202,7 +202,7 @@ class ReplicaFetch:
         is_held = False
         results = []
         for number, turn in enumerate(in_turn(len(replicas), self._turns[session.follower]), 1):
-            if number % ITEMS_PER_TURN == 0:
+            if number % ITEMS_PER_SLICE == 0:
                 await asyncio.sleep(0)
             replica = replicas[turn]
             told = session.partitions.get(replica)

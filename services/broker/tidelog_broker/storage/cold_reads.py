@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import read_failure
+from tidelog_broker.log.log_errors import read_failure
 from tidelog_broker.partition.replica_log import ColdRange, ReplicaLog
 
 # Concurrent reads. Each needs memory for one piece.
-READS_AT_ONCE = 4
+MAX_CONCURRENT_READS = 4
 # The usual size of a fetch from one partition; no smaller read is made.
 PIECE_BYTES = 1 << 20
 # Read-ahead beyond the request, for a sequential reader, and only while no other one waits.
@@ -70,7 +70,7 @@ class _ColdLog:
             woken.set()
 
 
-class _Piece:
+class _FilePart:
     """One piece of a file. The file is opened only when it is read, because it may be gone by
     then."""
 
@@ -94,8 +94,8 @@ class _Piece:
 class ColdReads:
     """Reads the parts that `begin` has queued, while `run` runs.
 
-    It reads one part of each log at a time, and at most READS_AT_ONCE parts concurrently; logs take
-    turns."""
+    It reads one part of each log at a time, and at most MAX_CONCURRENT_READS parts
+    concurrently; logs take turns."""
 
     def __init__(self, disk: Disk, run_blocking: RunBlocking) -> None:
         self._disk = disk
@@ -134,8 +134,8 @@ class ColdReads:
         known = self._logs.setdefault(log, _ColdLog())
         known.waiting[woken] = None
         if known.now is None:
-            goes_ahead = len(self) < READS_AT_ONCE
-            known.now = _new_reading(cold, known.before, goes_ahead=goes_ahead)
+            is_sequential = len(self) < MAX_CONCURRENT_READS
+            known.now = _new_reading(cold, known.before, is_sequential=is_sequential)
             self._queue.append(log)
             self._wake.set()
 
@@ -144,7 +144,7 @@ class ColdReads:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._queue and self._running < READS_AT_ONCE:
+                while self._queue and self._running < MAX_CONCURRENT_READS:
                     self._running += 1
                     pieces.create_task(self._read_piece(self._queue.popleft()))
 
@@ -152,7 +152,7 @@ class ColdReads:
         known = self._logs[log]
         reading = known.now
         assert reading is not None
-        piece = _Piece(self._disk, reading)
+        piece = _FilePart(self._disk, reading)
         try:
             await self._run_blocking(piece.run)
         except FileNotFoundError:
@@ -172,13 +172,13 @@ class ColdReads:
         known.wake()
 
 
-def _new_reading(cold: ColdRange, before: deque[_Reading], *, goes_ahead: bool) -> _Reading:
+def _new_reading(cold: ColdRange, before: deque[_Reading], *, is_sequential: bool) -> _Reading:
     """Returns a reading of the requested part. For a sequential reader the read-ahead doubles each
     time."""
     continued = next((reading for reading in before if reading.is_continued_by(cold)), None)
     ahead = 0
     if continued is not None:
         before.remove(continued)
-        ahead = min(2 * continued.size, MAX_AHEAD_BYTES) if goes_ahead else 0
+        ahead = min(2 * continued.size, MAX_AHEAD_BYTES) if is_sequential else 0
     size = max(cold.size, PIECE_BYTES) + ahead
     return _Reading(cold.path, cold.position, cold.position, cold.position + size, size)

@@ -25,10 +25,10 @@ import structlog
 
 from tidelog.batch import is_damaged
 from tidelog.model import TopicPartition
-from tidelog_broker.log.damage_seal import DamagedRange, Evidence
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogCorruptError
+from tidelog_broker.log.quarantine import DamagedRange, Evidence
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.clock import Clock
 
@@ -36,7 +36,7 @@ MAX_EVIDENCE_BYTES = 256 << 20
 EVIDENCE_RETENTION_MS = 30 * 24 * 3_600_000
 # Of evidence that does not fit, only so many bytes are stored: more than lie under the header that
 # makes the batch unreadable. The log keeps the rest.
-LEAST_EVIDENCE_BYTES = 4 << 10
+MIN_EVIDENCE_BYTES = 4 << 10
 _UNREADABLE, _REPAIRED, _CUT = "unreadable", "repaired", "cut"
 _NAME = re.compile(
     r"(?P<topic_id>[A-Za-z0-9_-]{22})\.(?P<partition>\d+)@(?P<first>\d+)-(?P<next>\d+)"
@@ -188,7 +188,7 @@ class DamagedBatches:
             "found_at_ms": now_ms,
         }
         if self._delete_old(MAX_EVIDENCE_BYTES - len(data)) + len(data) > MAX_EVIDENCE_BYTES:
-            data = data[:LEAST_EVIDENCE_BYTES]
+            data = data[:MIN_EVIDENCE_BYTES]
         is_cut = damaged.next_offset == damaged.first_offset
         file = (
             f"{key.topic_id}.{key.partition}@{damaged.first_offset}-{damaged.next_offset}"

@@ -103,7 +103,7 @@ class Identity:
         return cls(**{**known, "registration_tokens": tokens})
 
 
-def new_life(
+def next_incarnation(
     former: Identity, boot_id: str, *, same_files: bool = True, lost_copy: bool = False
 ) -> Identity:
     """Returns the identity for a process that starts in the directory.
@@ -115,14 +115,14 @@ def new_life(
         former,
         boot_id=boot_id,
         stopped_cleanly=False,
-        whole_since=former.whole_since if _is_whole(former, boot_id) else 0,
+        whole_since=former.whole_since if _is_intact(former, boot_id) else 0,
         synced_whole_since=0 if lost_copy else former.synced_whole_since,
         copied=former.copied or not same_files,
         copy_synced=former.copy_synced and same_files,
     )
 
 
-def _is_whole(former: Identity, boot_id: str) -> bool:
+def _is_intact(former: Identity, boot_id: str) -> bool:
     """Returns whether no power failure can have removed unsynced data."""
     return former.stopped_cleanly or former.boot_id == boot_id != ""
 
@@ -173,7 +173,7 @@ def may_end_registration(
     )
 
 
-def how_it_ended(former: Identity, boot_id: str) -> str:
+def previous_end_of(former: Identity, boot_id: str) -> str:
     """Returns how the previous process ended."""
     if former.stopped_cleanly:
         return STOPPED
@@ -198,7 +198,7 @@ def stored_identity(disk: Disk, path: PurePath) -> Identity | None:
         if not found:
             return None
         identity = Identity.from_json(found)
-        noted = int(_read_noted(disk, path).get("revision", 0))
+        noted = int(_read_noted_revision(disk, path).get("revision", 0))
     except (DamagedFileError, OSError, TypeError, ValueError):
         return None
     return replace(identity, store_revision=max(identity.store_revision, noted))
@@ -243,7 +243,7 @@ class DataDirectory:
                 "--replace-directory and the id that the next rejection names"
             ) from error
         previous_end, is_unfinished = "", False
-        noted = _read_noted(disk, path)
+        noted = _read_noted_revision(disk, path)
         if found is None:
             # A parent directory that only its owner may read was there before.
             with suppress(PermissionError):
@@ -253,18 +253,18 @@ class DataDirectory:
             identity = Identity(broker_id, _new_uuid(rng), boot_id=boot_id, copied=copied)
         else:
             stored = Identity.from_json(found)
-            previous_end = how_it_ended(stored, boot_id)
+            previous_end = previous_end_of(stored, boot_id)
             same_boot = stored.boot_id == boot_id != ""
             same_files = _are_same_files(disk, path, found, noted, same_boot=same_boot)
             is_unfinished = (stored.copied and not stored.copy_synced) and _names_itself(
                 disk, path / IDENTITY_FILE, found.get("file"), same_boot=same_boot
             )
-            lost_copy = is_unfinished and not _is_whole(stored, boot_id)
+            lost_copy = is_unfinished and not _is_intact(stored, boot_id)
             if lost_copy:
                 # Before the identity names this boot as the one in which the copy was made.
                 disk.remove(path / RECOVERY_POINTS)
                 disk.sync_directory(path)
-            identity = new_life(stored, boot_id, same_files=same_files, lost_copy=lost_copy)
+            identity = next_incarnation(stored, boot_id, same_files=same_files, lost_copy=lost_copy)
         if identity.broker_id != broker_id and not is_unused(disk, path, identity):
             raise DataDirectoryError(
                 f"{path} belongs to broker {identity.broker_id}, this is broker {broker_id}; "
@@ -335,14 +335,14 @@ class DataDirectory:
         )
         self._update(copy_synced=True)
 
-    def settle(self, record: BrokerDirectory | None) -> str:
+    def withdraw_disproved_claims(self, record: BrokerDirectory | None) -> str:
         """Withdraws the claims to be intact if the store's record of the broker id disproves them.
 
         Returns the reason; empty if the claims hold. Raises OSError."""
         reason = not_intact_reason(self.identity, record)
-        return self.distrust(reason) if reason else ""
+        return self.mark_not_intact(reason) if reason else ""
 
-    def distrust(self, reason: str) -> str:
+    def mark_not_intact(self, reason: str) -> str:
         """Counts the directory as intact only since its next registration. Returns `reason`.
 
         Raises OSError."""
@@ -446,7 +446,7 @@ def _new_uuid(rng: random.Random) -> str:
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
-def _read_noted(disk: Disk, path: PurePath) -> dict[str, Any]:
+def _read_noted_revision(disk: Disk, path: PurePath) -> dict[str, Any]:
     try:
         noted = read_checked(disk, path / REVISION_FILE, _REVISION_KIND)
     except DamagedFileError:

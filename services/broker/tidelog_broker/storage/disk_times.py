@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidelog_broker.log.disk import SYNC
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.pressure.judging import SLOW_DISK_MS
+from tidelog_runtime.pressure.detection import SLOW_DISK_MS
 
 # Syncs of this window are counted. Fewer than MIN_SYNCS give no result.
 COUNT_WINDOW_MS = 60_000
@@ -81,7 +81,7 @@ class DiskTimes:
         self._clock = clock
         self._lock = threading.Lock()
         # Name and begin of each running operation, by number.
-        self._under_way: dict[int, tuple[str, int]] = {}
+        self._running: dict[int, tuple[str, int]] = {}
         self._numbers = 0
         self._syncs: deque[Interval] = deque(maxlen=MAX_SYNCS)
         self._notable: deque[tuple[str, int, int]] = deque(maxlen=MAX_NOTABLE)
@@ -95,19 +95,19 @@ class DiskTimes:
         began_ms = self._clock.monotonic_ms()
         with self._lock:
             self._numbers += 1
-            self._under_way[self._numbers] = (name, began_ms)
+            self._running[self._numbers] = (name, began_ms)
             return self._numbers
 
     def end(self, number: int) -> None:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            name, began_ms = self._under_way.pop(number)
+            name, began_ms = self._running.pop(number)
             if name == SYNC:
                 self._syncs.append((began_ms, now_ms))
             if now_ms - began_ms >= NOTABLE_MS:
                 self._notable.append((name, began_ms, now_ms))
 
-    def typical(self, gaps: Sequence[Interval] = ()) -> SlowestOperation:
+    def slowest(self, gaps: Sequence[Interval] = ()) -> SlowestOperation:
         """Returns the operation at which the disk is slowest.
 
         `gaps`: when the process did not run, which is no fault of the disk."""
@@ -117,7 +117,7 @@ class DiskTimes:
                 self._syncs.popleft()
             syncs = tuple(self._syncs)
             notable = list(self._notable)
-            notable += [(name, began, now_ms) for name, began in self._under_way.values()]
+            notable += [(name, began, now_ms) for name, began in self._running.values()]
         operations = [
             _Operation(name, began, ended, ended - began - _overlap_ms((began, ended), gaps))
             for name, began, ended in notable

@@ -23,7 +23,7 @@ class DiskUse(NamedTuple):
 UNKNOWN_DISK = DiskUse(NOT_KNOWN, NOT_KNOWN)
 
 # May block; raises OSError.
-LookAtDisk = Callable[[], DiskUse]
+ReadDiskUse = Callable[[], DiskUse]
 
 
 def disk_use(directory: Path) -> DiskUse:

@@ -11,41 +11,44 @@ from pathlib import PurePath
 import structlog
 
 from tidelog.model import TopicPartition
-from tidelog_broker.log.clean_shutdown import CleanLog, read_all, write_all
-from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.clean_shutdown import CleanLog, read_clean_logs, write_clean_logs
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import (
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import (
     LogCorruptError,
     LogError,
     LogStorageError,
     OutOfServiceError,
     UndecidedDamageError,
 )
-from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_start import BeforeLoss
 from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
-from tidelog_broker.log.unsynced import Unsynced
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 from tidelog_broker.partition.range_digest import RANGE_OFFSETS
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.damaged_batches import DamagedBatches
-from tidelog_broker.storage.damaged_replica import DamagedReplica
 from tidelog_broker.storage.data_directory import REPLICAS
-from tidelog_broker.storage.known_logs import OpenLog, OutOfService, Undecided
-from tidelog_broker.storage.log_opening import LogOpening, open_checked
-from tidelog_broker.storage.replica_names import (
+from tidelog_broker.storage.replica_directories import (
     REPLICA_NAME,
     STRAY_NAME,
+    DamagedReplica,
+    LogOpening,
+    OpenLog,
+    OutOfService,
     Stray,
+    Undecided,
     directory_name,
+    open_checked,
 )
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 
 # A clean stop stores at most this many producers of all logs in one file: about 30 MB.
-MAX_PRODUCERS_TOGETHER = 100_000
+MAX_TOTAL_PRODUCERS = 100_000
 
 _log = structlog.get_logger()
 
@@ -83,24 +86,24 @@ class LogDirectory:
         self._stray_names: set[str] = set()
         self._logs: dict[ReplicaKey, OpenLog] = {}
         # Opened since the start, and not returned by `open_replica` yet.
-        self._not_asked_for: set[ReplicaKey] = set()
+        self._unrequested: set[ReplicaKey] = set()
         self._marked: set[ReplicaKey] = set()
-        self._out: dict[ReplicaKey, OutOfService] = {}
+        self._out_of_service: dict[ReplicaKey, OutOfService] = {}
         # Each with its mark, if it has one.
         self._undecided: dict[ReplicaKey, Undecided] = {}
         self._reopening: dict[ReplicaKey, Reopening] = {}
         self._config_made: tuple[TopicConfig, LogConfig] | None = None
-        self._left_path = path / "clean-logs"
+        self._clean_logs_path = path / "clean-logs"
         # Set while logs are opened: what the last clean stop stored.
-        self._left_logs: Mapping[tuple[str, int], CleanLog] = {}
+        self._clean_logs: Mapping[tuple[str, int], CleanLog] = {}
 
     def open_all(
-        self, tell_opened: Callable[[int, int], None] = lambda *_: None, *, whole: bool = True
+        self, on_opened: Callable[[int, int], None] = lambda *_: None, *, intact: bool = True
     ) -> list[DamagedReplica]:
         """Opens every log, and recovers it if needed. Blocks: runs in a thread before anything is
         served.
 
-        `tell_opened` is called with the number of logs done and their total. `whole`: the machine
+        `on_opened` is called with the number of logs done and their total. `intact`: the machine
         has lost nothing that the previous process wrote. Returns the damaged replicas, except torn
         tails after a crash. All but those that count only `if_synced` or `if_others` are marked
         before they are cut, and out of service."""
@@ -113,29 +116,29 @@ class LogDirectory:
         marked = self._marks.read()
         self._marked.update(marked)
         self._checkpoints.read()
-        self._left_logs = read_all(self._disk, self._left_path)
+        self._clean_logs = read_clean_logs(self._disk, self._clean_logs_path)
         damaged: dict[ReplicaKey, DamagedReplica] = {}
         directories = sorted(self._disk.list_names(self._replicas))
         for position, directory in enumerate(directories):
-            tell_opened(position, len(directories))
+            on_opened(position, len(directories))
             match = REPLICA_NAME.fullmatch(directory)
             if match is None:
                 _log.warning("unknown_directory", name=directory)
                 continue
             name = TopicPartition(match["topic"], int(match["partition"]))
             key = ReplicaKey(match["topic_id"], name.partition)
-            unsynced = Unsynced.KEPT if whole else Unsynced.LOST
+            unsynced = UnsyncedWrites.KEPT if intact else UnsyncedWrites.LOST
             found = self._open_found(name, key, marked.get(key), unsynced)
             if found is not None:
                 damaged[key] = found
-        self._left_logs = {}
+        self._clean_logs = {}
         self.damaged_batches.forget_missing(self._logs.keys())
         for key in self._logs:
             self._note_opened(key)
         for key, reason in (marked | self._missing()).items():
             if key not in self._logs:
                 damaged[key] = DamagedReplica(key, None, reason)
-        self._take_out_found(damaged.values())
+        self._take_found_out_of_service(damaged.values())
         return list(damaged.values())
 
     def undecided(self) -> list[tuple[ReplicaKey, TopicPartition]]:
@@ -148,15 +151,15 @@ class LogDirectory:
         is damaged, as `open_all` does."""
         damaged = []
         for key, name in self.undecided():
-            self.back(key)
-            left = self._undecided[key]
-            unsynced = left.unsynced.decided(is_only_copy=key in only_copies)
-            found = self._open_found(name, key, left.mark, unsynced)
+            self.return_to_service(key)
+            clean_state = self._undecided[key]
+            unsynced = clean_state.unsynced.decided(is_only_copy=key in only_copies)
+            found = self._open_found(name, key, clean_state.mark, unsynced)
             self._note_opened(key)
             if found is not None:
                 damaged.append(found)
         self._undecided.clear()
-        self._take_out_found(damaged)
+        self._take_found_out_of_service(damaged)
         return damaged
 
     def _note_opened(self, key: ReplicaKey) -> None:
@@ -164,15 +167,15 @@ class LogDirectory:
         if log is not None:
             self._checkpoints.opened(key, log.log_end_offset)
 
-    def _take_out_found(self, damaged: Iterable[DamagedReplica]) -> None:
+    def _take_found_out_of_service(self, damaged: Iterable[DamagedReplica]) -> None:
         for replica in damaged:
             if not (replica.if_synced or replica.if_others):
                 if replica.key not in self._marked:
                     self.mark(replica.key, replica.reason)
-                self.take_out(replica.key, replica.reason)
+                self.take_out_of_service(replica.key, replica.reason)
 
     def _open_found(
-        self, name: TopicPartition, key: ReplicaKey, mark: str | None, unsynced: Unsynced
+        self, name: TopicPartition, key: ReplicaKey, mark: str | None, unsynced: UnsyncedWrites
     ) -> DamagedReplica | None:
         """Opens one log. If its damage is marked already, it is checked from its beginning, and its
         unsynced part is rewritten: the previous process may have ended between a failed fsync and
@@ -193,7 +196,7 @@ class LogDirectory:
         except UndecidedDamageError as error:
             self._logs[key] = OpenLog(name, path, None)
             self._undecided[key] = Undecided(mark, unsynced)
-            self.take_out(key, str(error))
+            self.take_out_of_service(key, str(error))
             return None
         except (LogError, OSError) as error:
             self._logs[key] = OpenLog(name, path, None)
@@ -212,7 +215,7 @@ class LogDirectory:
             reason = f"it ends at offset {log.log_end_offset}, and was committed to {committed}"
             return DamagedReplica(key, name, reason, if_synced=not unsynced.is_kept)
         if log.producers.lost:
-            reason = f"who wrote below offset {log.log_start_offset} is not known any more"
+            reason = f"the producers that wrote below offset {log.log_start_offset} are unknown"
             return DamagedReplica(key, name, reason, if_others=True)
         return None
 
@@ -237,7 +240,7 @@ class LogDirectory:
         key: ReplicaKey,
         files: SegmentFiles | None = None,
         before_loss: BeforeLoss = lambda: None,
-        unsynced: Unsynced = Unsynced.REWRITTEN,
+        unsynced: UnsyncedWrites = UnsyncedWrites.REWRITTEN,
         *,
         check_all: bool = False,
     ) -> Callable[[bool], Log]:
@@ -252,9 +255,9 @@ class LogDirectory:
             files=files,
             before_loss=before_loss,
             unsynced=unsynced,
-            left=self._left_logs.get(key),
+            clean_state=self._clean_logs.get(key),
             evidence=self.damaged_batches.evidence_of(name, key),
-            least_end=self.high_watermark(key),
+            min_end_offset=self.high_watermark(key),
         )
         return lambda checks_all: opening(check_all=check_all or checks_all)
 
@@ -275,7 +278,7 @@ class LogDirectory:
     def begin_opening(self, name: TopicPartition, key: ReplicaKey) -> LogOpening | None:
         """Returns an opening to run in a thread before `open_replica`; None: the log is open, or
         out of service."""
-        if key in self._out or self.log_of(key) is not None:
+        if key in self._out_of_service or self.log_of(key) is not None:
             return None
         return LogOpening(name, key, self._opening(name, key))
 
@@ -287,7 +290,7 @@ class LogDirectory:
         log.share_files(self._files)
         try:
             self._note_end(key, self._opened(name, key, log))
-            self._not_asked_for.add(key)
+            self._unrequested.add(key)
         except LogError as error:
             del self._logs[key]
             opening.error = error
@@ -295,8 +298,8 @@ class LogDirectory:
     def open_replica(self, name: TopicPartition, key: ReplicaKey, config: TopicConfig) -> Log:
         """Returns the log of a replica, and creates it if it does not exist. Raises
         `OutOfServiceError`, and `LogError` if it cannot be opened."""
-        if key in self._out:
-            raise OutOfServiceError(self._path_of(name, key), self._out[key].reason)
+        if key in self._out_of_service:
+            raise OutOfServiceError(self._path_of(name, key), self._out_of_service[key].reason)
         present = self._logs.get(key)
         if present is None or present.log is None:
             opening = LogOpening(name, key, self._opening(name, key))
@@ -305,14 +308,14 @@ class LogDirectory:
             if opening.error is not None:
                 raise opening.error
             present = self._logs[key]
-        self._not_asked_for.discard(key)
+        self._unrequested.discard(key)
         assert present.log is not None
         present.log.update_config(self._config_of(config))
         return present.log
 
     def is_new(self, key: ReplicaKey) -> bool:
         """Returns whether `open_replica` would open the log, or be the first to return it."""
-        return self.log_of(key) is None or key in self._not_asked_for
+        return self.log_of(key) is None or key in self._unrequested
 
     def _config_of(self, topic: TopicConfig) -> LogConfig:
         """Caches the configuration, which replicas of one topic share."""
@@ -386,7 +389,7 @@ class LogDirectory:
             raise LogStorageError.of(error, open_log.path, "move away") from error
         self._stray_names.add(stray)
         del self._logs[key]
-        self._not_asked_for.discard(key)
+        self._unrequested.discard(key)
         self.damaged_batches.forget(key)
         if open_log.log is not None:
             open_log.log.close()
@@ -394,7 +397,7 @@ class LogDirectory:
 
     def _forget_out(self, key: ReplicaKey) -> None:
         """A replica that is not assigned here is in no ISR, and need not resign."""
-        if self._out.pop(key, None) is not None:
+        if self._out_of_service.pop(key, None) is not None:
             self.unmark(key)
 
     def expired_strays(self, kept_ms: int) -> list[Stray]:
@@ -454,16 +457,18 @@ class LogDirectory:
         except OSError as error:
             _log.error("damage_mark_stays", topic_id=key.topic_id, why=str(error))
 
-    def take_out(self, key: ReplicaKey, reason: str, *, check_all: bool = True) -> None:
-        """Takes a replica out of service until `back`. Callers that already use the log have to
-        stop by themselves. `check_all`: what was synced may be damaged, too."""
-        self._out.setdefault(key, OutOfService(reason, check_all))
+    def take_out_of_service(self, key: ReplicaKey, reason: str, *, check_all: bool = True) -> None:
+        """Takes a replica out of service until `return_to_service`.
 
-    def is_out(self, key: ReplicaKey) -> bool:
-        return key in self._out
+        Callers that already use the log have to stop by themselves. `check_all`: what was synced
+        may be damaged, too."""
+        self._out_of_service.setdefault(key, OutOfService(reason, check_all))
 
-    def back(self, key: ReplicaKey) -> None:
-        self._out.pop(key, None)
+    def is_out_of_service(self, key: ReplicaKey) -> bool:
+        return key in self._out_of_service
+
+    def return_to_service(self, key: ReplicaKey) -> None:
+        self._out_of_service.pop(key, None)
 
     def name_of(self, key: ReplicaKey) -> TopicPartition | None:
         open_log = self._logs.get(key)
@@ -473,16 +478,16 @@ class LogDirectory:
         """Closes a log that is out of service. The caller runs the result in a thread, and then
         calls `end_repair`. Returns None if there is no such replica out of service."""
         present = self._logs.get(key)
-        if present is None or key not in self._out:
+        if present is None or key not in self._out_of_service:
             return None
         config, check_from = LogConfig(), 0
         # If the start could not open it, its rewrite has not happened.
         rewrite_from: int | None = self._checkpoints.recovery_point(key)
-        log, least_end = present.log, self.high_watermark(key)
+        log, min_end_offset = present.log, self.high_watermark(key)
         if log is not None:
-            config, least_end = log.config, log.log_end_offset
+            config, min_end_offset = log.config, log.log_end_offset
             rewrite_from = log.flushed_offset if log.failed is not None else None
-            if not self._out[key].check_all:
+            if not self._out_of_service[key].check_all:
                 check_from = log.flushed_offset
             if not log.closed:
                 log.close()
@@ -493,7 +498,7 @@ class LogDirectory:
             check_from=check_from,
             rewrite_from=rewrite_from,
             evidence=self.damaged_batches.evidence_of(present.name, key),
-            least_end=least_end,
+            min_end_offset=min_end_offset,
         )
         self._reopening[key] = reopening
         return reopening
@@ -505,7 +510,7 @@ class LogDirectory:
         if reopening.error is not None:
             if isinstance(reopening.error, LogCorruptError):
                 # A trusted part is damaged.
-                self._out[key] = self._out[key]._replace(check_all=True)
+                self._out_of_service[key] = self._out_of_service[key]._replace(check_all=True)
             raise reopening.error
         log = reopening.log
         assert log is not None
@@ -528,29 +533,29 @@ class LogDirectory:
         """Closes all logs cleanly. Blocks: runs in a thread, after everything else has stopped.
         Returns the names of those that failed, whose data on disk cannot be relied on."""
         unclean = []
-        left: dict[tuple[str, int], CleanLog] = {}
-        room = MAX_PRODUCERS_TOGETHER
+        clean_state: dict[tuple[str, int], CleanLog] = {}
+        room = MAX_TOTAL_PRODUCERS
         for key, (name, _, log) in self._logs.items():
-            if log is None or key in self._out:
+            if log is None or key in self._out_of_service:
                 if log is not None:
                     log.close()
                 # Otherwise the mark records the damage.
                 if key not in self._marked:
-                    unclean.append(f"{name}: {self._out[key].reason}")
+                    unclean.append(f"{name}: {self._out_of_service[key].reason}")
                 continue
             try:
-                ended = log.end(room)
+                ended = log.close_cleanly(room)
             except LogError as error:
                 unclean.append(f"{name}: {error}")
             else:
                 if ended is not None:
-                    left[key] = ended
+                    clean_state[key] = ended
                     room -= len(ended.producers["producers"]) if ended.producers else 0
                 if log.failed is not None:
                     unclean.append(f"{name}: {log.failed}")
         self._logs.clear()
         try:
-            write_all(self._disk, self._left_path, left)
+            write_clean_logs(self._disk, self._clean_logs_path, clean_state)
         except OSError as error:
-            unclean.append(f"{self._left_path.name}: {error}")
+            unclean.append(f"{self._clean_logs_path.name}: {error}")
         return unclean

@@ -13,23 +13,23 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.log.flush import FlushTicket
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogError, LogFailedError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 
 # Concurrent, so that the file system commits several at once.
-SYNCS_AT_ONCE = 8
+MAX_CONCURRENT_SYNCS = 8
 # Passing a log to a thread takes as long as a sync on a fast disk. So one thread gets as many logs
 # as it is likely to sync in so many milliseconds. On a slow disk each log has its own thread.
 THREAD_MS = 4.0
-MAX_LOGS_A_THREAD = SYNCS_AT_ONCE // 2
+MAX_LOGS_PER_THREAD = MAX_CONCURRENT_SYNCS // 2
 # A thread that has taken this long leaves its other logs to threads of their own.
 LATE_MS = 2 * THREAD_MS
 # Weight of the newest sync in the moving average of the duration.
-NEWEST_SHARE = 1 / 16
+NEWEST_WEIGHT = 1 / 16
 # A log that could not be opened for its sync (too many open files) is retried.
 RETRY_DELAY_S = 0.2
 
@@ -41,7 +41,7 @@ class SyncListener(Protocol):
         """No sync of this log is running or queued any more, unless it has grown meanwhile. Also
         called if the log is gone."""
 
-    def sync_put_off(self, partition: Partition, error: LogError) -> None:
+    def sync_postponed(self, partition: Partition, error: LogError) -> None:
         """The sync could not begin, and is retried."""
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
@@ -51,14 +51,14 @@ class SyncListener(Protocol):
         to resign."""
 
 
-class _Begun(NamedTuple):
+class _RunningSync(NamedTuple):
     partition: Partition
     log: Log
     ticket: FlushTicket
 
 
 class LogSyncer:
-    """Syncs logs that `note` has queued. `run` syncs at most SYNCS_AT_ONCE logs at a time."""
+    """Syncs logs that `note` has queued. `run` syncs at most MAX_CONCURRENT_SYNCS logs at once."""
 
     def __init__(
         self, logs: LogDirectory, run_blocking: RunBlocking, clock: Clock, listener: SyncListener
@@ -94,7 +94,7 @@ class LogSyncer:
 
     def _take_ready(self) -> Sequence[Partition]:
         """Returns what one thread is to sync next."""
-        count = min(MAX_LOGS_A_THREAD, SYNCS_AT_ONCE - len(self._syncing))
+        count = min(MAX_LOGS_PER_THREAD, MAX_CONCURRENT_SYNCS - len(self._syncing))
         if self._log_ms * count > THREAD_MS:
             count = max(1, int(THREAD_MS / self._log_ms))
         ready = (p for p in self._waiting if p not in self._syncing)
@@ -105,7 +105,7 @@ class LogSyncer:
         return taken
 
     async def _sync(self, partitions: Sequence[Partition]) -> None:
-        begun: list[_Begun] = []
+        begun: list[_RunningSync] = []
         errors: dict[Partition, LogError] = {}
         for partition in partitions:
             log = self._logs.log_of(partition.key)
@@ -117,7 +117,7 @@ class LogSyncer:
                 errors[partition] = error
                 continue
             if ticket is not None:
-                begun.append(_Begun(partition, log, ticket))
+                begun.append(_RunningSync(partition, log, ticket))
         if begun:
             await self._run([sync.ticket for sync in begun])
         for partition, log, ticket in begun:
@@ -134,7 +134,7 @@ class LogSyncer:
             del self._syncing[partition]
         self._wake.set()
         for partition in partitions:
-            self._tell(partition, errors.get(partition))
+            self._notify(partition, errors.get(partition))
 
     async def _run(self, tickets: Sequence[FlushTicket]) -> None:
         """Syncs in one thread. If it is late, each of the other tickets gets its own thread."""
@@ -149,15 +149,15 @@ class LogSyncer:
                 took_ms = self._clock.monotonic_ms() - began_ms
 
         await self._run_blocking(run)
-        self._log_ms += (took_ms / done - self._log_ms) * NEWEST_SHARE
+        self._log_ms += (took_ms / done - self._log_ms) * NEWEST_WEIGHT
         await asyncio.gather(*(self._run_blocking(ticket.run) for ticket in tickets[done:]))
 
-    def _tell(self, partition: Partition, error: LogError | None) -> None:
+    def _notify(self, partition: Partition, error: LogError | None) -> None:
         if error is None:
             self._listener.log_synced(partition)
         elif isinstance(error, LogFailedError):
             self._listener.sync_failed(partition, error)
         else:
-            self._listener.sync_put_off(partition, error)
+            self._listener.sync_postponed(partition, error)
             asyncio.get_running_loop().call_later(RETRY_DELAY_S, self.note, partition)
             self._listener.log_synced(partition)

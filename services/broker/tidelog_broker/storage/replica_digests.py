@@ -17,9 +17,9 @@ from tidelog.model import Batch, BatchHeader
 from tidelog.request_bounds import MAX_RANGE_BATCHES, MAX_RANGE_CONTENT_BYTES
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
-from tidelog_broker.log.scrub_stretch import ScrubTarget
+from tidelog_broker.log.log_errors import LogError
+from tidelog_broker.log.segment_scrub import ScrubTarget
 from tidelog_broker.partition.range_digest import (
     BatchSummary,
     LogDigests,
@@ -78,7 +78,7 @@ class ReplicaDigests:
     def of(self, key: ReplicaKey) -> LogDigests | None:
         """Returns None if this broker has no such replica, or if it is out of service."""
         log = self._logs.log_of(key)
-        return None if log is None or self._logs.is_out(key) else log.digests
+        return None if log is None or self._logs.is_out_of_service(key) else log.digests
 
     def read(
         self,
@@ -132,7 +132,7 @@ class ReplicaDigests:
     async def _read(self, request: _Request) -> ReadBatches | None:
         key, start, end, with_contents = request
         log = self._logs.log_of(key)
-        if log is None or self._logs.is_out(key) or not log.log_start_offset <= start:
+        if log is None or self._logs.is_out_of_service(key) or not log.log_start_offset <= start:
             return None
         generation = log.digests.generation
         headers: list[BatchHeader] = []

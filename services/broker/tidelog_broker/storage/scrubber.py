@@ -17,9 +17,9 @@ import structlog
 
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogError, LogStorageError, read_failure
 from tidelog_broker.log.log import Log
-from tidelog_broker.log.scrub_stretch import Scrubbed, ScrubTarget, scrub_stretch
+from tidelog_broker.log.log_errors import LogError, LogStorageError, read_failure
+from tidelog_broker.log.segment_scrub import ScrubResult, ScrubTarget, scrub_stretch
 from tidelog_broker.partition.range_digest import RangeDigest, RangeSum, RangeSums
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
@@ -33,7 +33,7 @@ FULL_RATE_CHUNK_BYTES = 8 << 20
 # batches are. The code around it uses about as much again.
 MAX_CPU_SHARE = 0.005
 # The lowest rate. A pass over little data is shorter than the period.
-LEAST_BYTES_PER_SECOND = 64 << 10
+MIN_BYTES_PER_SECOND = 64 << 10
 MAX_PAUSE_S = 60.0
 IDLE_PAUSE_S = 10.0
 ERROR_PAUSE_S = 60.0
@@ -218,7 +218,12 @@ class Scrubber:
         walk: _DigestWalk | None = None
         while True:
             log = self._logs.log_of(key)
-            if log is None or self._logs.is_out(key) or log.closed or log.failed is not None:
+            if (
+                log is None
+                or self._logs.is_out_of_service(key)
+                or log.closed
+                or log.failed is not None
+            ):
                 return True
             if walk is None or walk.log is not log:
                 walk = _DigestWalk(log, partial(self._digest_found, key))
@@ -229,7 +234,7 @@ class Scrubber:
             if step is None:
                 return True
             known = step.known
-            await self._write_state_now_and_then()
+            await self._write_state_periodically()
             took_s = (self._clock.monotonic_ms() - began) / 1000
             await self._pause_after(step.bytes, step.cpu_s, took_s)
             if self._is_superseded:
@@ -257,7 +262,7 @@ class Scrubber:
         step = _Step(None, scrubbed.bytes, cpu_s)
         if scrubbed.fault:
             walk.sums = None
-            return step if self._judge_fault(key, log, scrubbed) else None
+            return step if self._confirm_fault(key, log, scrubbed) else None
         if scrubbed.next.offset > target.place.offset:
             state.offset = scrubbed.next.offset
             return step._replace(known=target._replace(place=scrubbed.next))
@@ -272,10 +277,10 @@ class Scrubber:
 
     async def _check(
         self, log: Log, target: ScrubTarget, sums: RangeSums | None
-    ) -> tuple[Scrubbed, float]:
+    ) -> tuple[ScrubResult, float]:
         """Checks a chunk in a thread. Returns its result and CPU time. Raises OSError."""
         path, place, end, _ = target
-        found = Scrubbed(place, 0, "")
+        found = ScrubResult(place, 0, "")
         cpu_s = 0.0
         size = FULL_RATE_CHUNK_BYTES if self._full_rate else CHUNK_BYTES
         up_to = log.flushed_offset
@@ -292,7 +297,7 @@ class Scrubber:
             await self._run_blocking(check)
         except OSError as error:
             # A lack of descriptors or memory is no fault of the replica.
-            passes = LogStorageError.of(error, path, "read").is_passing
+            passes = LogStorageError.of(error, path, "read").is_transient
             if passes or (log.has_segment(path) and not log.closed):
                 error.filename = error.filename or str(path)
                 raise
@@ -306,7 +311,7 @@ class Scrubber:
         if isinstance(error, OSError):
             path = PurePath(error.filename) if error.filename else log.directory
             failure: LogError = read_failure(error, path, "read")
-            if failure.is_passing:
+            if failure.is_transient:
                 raise error
         else:
             failure = error
@@ -322,7 +327,7 @@ class Scrubber:
         self._state.offset = following
         return True
 
-    def _judge_fault(self, key: ReplicaKey, log: Log, scrubbed: Scrubbed) -> bool:
+    def _confirm_fault(self, key: ReplicaKey, log: Log, scrubbed: ScrubResult) -> bool:
         """Has the log itself read the batch, and reports damage only if that fails, too.
 
         The log may have been cut meanwhile; then the walk continues. Returns False if nothing is
@@ -364,7 +369,7 @@ class Scrubber:
         """Returns the bytes per second that a pass over all logs in one period needs."""
         total = sum(log.size_bytes for log in self._logs.logs())
         needed = total * 1000 / self._period_ms if self._period_ms else 0
-        return min(max(needed, LEAST_BYTES_PER_SECOND), self._max_bytes_per_second)
+        return min(max(needed, MIN_BYTES_PER_SECOND), self._max_bytes_per_second)
 
     async def _pause(self, seconds: float) -> None:
         """Waits, or returns early if a pass is requested."""
@@ -374,7 +379,7 @@ class Scrubber:
         except TimeoutError:
             pass
 
-    async def _write_state_now_and_then(self) -> None:
+    async def _write_state_periodically(self) -> None:
         if self._clock.monotonic_ms() - self._written_ms >= STATE_INTERVAL_MS:
             await self._write_state()
 

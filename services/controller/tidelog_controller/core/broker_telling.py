@@ -15,7 +15,7 @@ from tidelog.state_changes.event import (
 )
 from tidelog_controller.state.commands import Tell
 from tidelog_controller.state.known import Broker
-from tidelog_runtime.leader_reports import UnreachableLeader
+from tidelog_runtime.broker_reports import UnreachableLeader
 
 
 def of_broker(

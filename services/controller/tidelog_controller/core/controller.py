@@ -92,8 +92,7 @@ from tidelog_controller.state.purposes import (
 )
 from tidelog_controller.state.transactions import Transactions, outcome
 from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import Departure
 from tidelog_runtime.metadata.store import (

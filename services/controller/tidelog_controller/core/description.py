@@ -32,9 +32,9 @@ from tidelog_controller.state.known import (
     Topic,
 )
 from tidelog_controller.state.operations import Hindrance
+from tidelog_runtime.departed_brokers import departed_brokers
 from tidelog_runtime.metadata.operations import OperationState
 from tidelog_runtime.metadata.schema import Departure, unassigned
-from tidelog_runtime.missed_brokers import missed_brokers
 
 # To describe a partition takes about 6 µs. To skip one takes about 1 µs, and slightly more for the
 # only partition of a topic.
@@ -92,7 +92,7 @@ def not_found(context: Context, request: StateRequest) -> TidelogError | None:
 
 def _departures(reign: Reign) -> Iterator[Departed]:
     context = reign.context
-    return missed_brokers(
+    return departed_brokers(
         reign.departed,
         context.brokers,
         lambda broker_id: next(context.replicas_on(broker_id), None) is not None,

@@ -24,7 +24,7 @@ from tidelog_controller.policies.leader_moves import (
 from tidelog_controller.policies.placement import place, start_of
 from tidelog_controller.policies.reassignment import next_move_step
 from tidelog_controller.policies.recovery import Logs, needs_descriptions, records_given_up
-from tidelog_controller.state.admin_requests import Asker
+from tidelog_controller.state.admin_requests import Caller
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Partition, Topic
 from tidelog_controller.state.purposes import PartitionWrite
@@ -143,7 +143,7 @@ def _handed_over(
     new = led_by_another(state, live, topic.rules, controller_epoch, wanted)
     if new is None:
         return None
-    asker = Asker(wanted.requested_by, wanted.requested_from)
+    caller = Caller(wanted.requested_by, wanted.requested_from)
     return PartitionWrite(
         partition,
         state,
@@ -151,7 +151,7 @@ def _handed_over(
         held.revision,
         why=wanted.cause,
         trace_id=wanted.trace_id,
-        asker=asker,
+        caller=caller,
     )
 
 

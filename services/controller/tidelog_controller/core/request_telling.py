@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Change, Detail, Kind, Stage
 from tidelog_controller.requests.taking_back import taken_back_texts
-from tidelog_controller.state.admin_requests import Asker
+from tidelog_controller.state.admin_requests import Caller
 from tidelog_controller.state.commands import Tell
 from tidelog_controller.state.purposes import (
     DeletionIntent,
@@ -35,7 +35,7 @@ def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
             size: dict[str, Detail] = {
                 "partitions": entry.partitions,
                 "replication_factor": entry.replication_factor,
-                **asked_by(purpose.asker),
+                **asked_by(purpose.caller),
             }
             if entry.config:
                 size["config"] = [f"{key}={entry.config[key]}" for key in sorted(entry.config)]
@@ -58,14 +58,14 @@ def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
                     change,
                     topic=topic,
                     topic_id=topic_id,
-                    details=asked_by(purpose.asker),
+                    details=asked_by(purpose.caller),
                 )
             ]
         case TopicChange():
             return [_change_requested(purpose, change)]
         case OperationCommit() | OperationUpdate() | ThrottleChange():
             return [_operation_requested(purpose, change)]
-        case MaintenanceChange(marked, unmarked, asker, trace_id):
+        case MaintenanceChange(marked, unmarked, caller, trace_id):
             change = change._replace(trace_id=trace_id)
             brokers = [(b, True) for b in marked] + [(b, False) for b, _ in unmarked]
             return [
@@ -74,24 +74,24 @@ def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
                     Stage.REQUESTED,
                     change,
                     broker=broker_id,
-                    details={"maintenance": begins, **asked_by(asker)},
+                    details={"maintenance": begins, **asked_by(caller)},
                 )
                 for broker_id, begins in brokers
             ]
         case RecoveryIntent(_, _, consent, partitions):
             names = [partition for partition, _, _ in partitions]
-            return _recovery_requested(consent, names, purpose.asker, change)
+            return _recovery_requested(consent, names, purpose.caller, change)
         case _:
             return []
 
 
 def _recovery_requested(
-    consent: RecoveryConsent, partitions: Sequence[TopicPartition], asker: Asker, change: Change
+    consent: RecoveryConsent, partitions: Sequence[TopicPartition], caller: Caller, change: Change
 ) -> list[Tell]:
     change = change._replace(trace_id=consent.trace_id)
     details: dict[str, Detail] = {
         "from_live_replicas": consent.from_live_replicas,
-        **asked_by(asker),
+        **asked_by(caller),
     }
     if consent.broker_id != NO_LEADER:
         details["leader"] = consent.broker_id
@@ -116,7 +116,7 @@ def _change_requested(purpose: TopicChange, change: Change) -> Tell:
         added = isinstance(purpose.intent, PartitionsAddition)
         kind = Kind.PARTITIONS_ADDITION if added else Kind.PARTITIONS_REMOVAL
         details = {"first": purpose.intent.first, "partitions": purpose.entry.partitions}
-    details |= asked_by(purpose.asker)
+    details |= asked_by(purpose.caller)
     return Tell(
         kind,
         Stage.REQUESTED,
@@ -127,8 +127,8 @@ def _change_requested(purpose: TopicChange, change: Change) -> Tell:
     )
 
 
-def asked_by(asker: Asker) -> dict[str, Detail]:
-    said = {"requested_by": asker.name, "requested_from": asker.address}
+def asked_by(caller: Caller) -> dict[str, Detail]:
+    said = {"requested_by": caller.name, "requested_from": caller.address}
     return {name: value for name, value in said.items() if value}
 
 
@@ -138,7 +138,7 @@ def _operation_requested(
     if isinstance(purpose, ThrottleChange):
         change = change._replace(trace_id=purpose.trace_id)
         before, after = (_bound(b) for b in (purpose.before, purpose.bytes_per_second))
-        details: dict[str, Detail] = {"before": before, "after": after, **asked_by(purpose.asker)}
+        details: dict[str, Detail] = {"before": before, "after": after, **asked_by(purpose.caller)}
         return Tell(Kind.THROTTLE, Stage.REQUESTED, change, details=details)
     entry = purpose.entry
     change = change._replace(trace_id=entry.trace_id)
@@ -149,12 +149,12 @@ def _operation_requested(
     }
     if isinstance(purpose, OperationCommit):
         details |= {"request": entry.request}
-        details |= asked_by(Asker(entry.requested_by, entry.requested_from))
+        details |= asked_by(Caller(entry.requested_by, entry.requested_from))
         return Tell(Kind.OPERATION_BEGUN, Stage.REQUESTED, change, details=details)
     if entry.reason:
         details["reason"] = entry.reason
     if not entry.state.has_ended:
-        details |= asked_by(purpose.asker)
+        details |= asked_by(purpose.caller)
         taken_back = list(taken_back_texts(purpose.marks, purpose.topics))
         if taken_back:
             details["taken_back"] = taken_back

@@ -364,7 +364,7 @@ def _details(write: PartitionWrite) -> dict[str, Detail]:
         "leader": new.leader,
         "isr_before": [member[0] for member in old.isr],
         "isr": [member[0] for member in new.isr],
-        **asked_by(write.asker),
+        **asked_by(write.caller),
     }
     if new.moving != old.moving:
         details |= _move_details(old, new)

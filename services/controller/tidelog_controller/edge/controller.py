@@ -15,14 +15,18 @@ from tidelog.inspection.gateway_reports import (
 )
 from tidelog.inspection.resource_pressures import ResourcePressure
 from tidelog.model import TopicPartition
-from tidelog.rpc.inspect_codec import from_wire
+from tidelog.rpc.message_codec import from_wire
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import controller_pb2 as pb
 from tidelog.v1.controller_pb2_grpc import ControllerServiceServicer
-from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import (
+    DiskReport,
+    FailingLeadership,
+    UnreachableLeader,
+    UnreachableLeadersReport,
+)
+from tidelog_runtime.cooperative import map_yielding
 from tidelog_runtime.replica_control_codec import change_from_wire
-from tidelog_runtime.turns import in_turns
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -44,7 +48,7 @@ class ControllerServicer(ControllerServiceServicer):
         request: pb.ReportUnreachableLeadersRequest,
         context: Context,  # noqa: ARG002
     ) -> pb.ReportUnreachableLeadersResponse:
-        leaders = await in_turns(_unreachable_leader, request.leaders)
+        leaders = await map_yielding(_unreachable_leader, request.leaders)
         error = self._reports.report(
             UnreachableLeadersReport(request.broker_id, request.broker_epoch, tuple(leaders))
         )
@@ -55,7 +59,7 @@ class ControllerServicer(ControllerServiceServicer):
         request: pb.ReportDiskRequest,
         context: Context,  # noqa: ARG002
     ) -> pb.ReportDiskResponse:
-        led = await in_turns(_failing_leadership, request.led)
+        led = await map_yielding(_failing_leadership, request.led)
         error = self._reports.report_disk(
             DiskReport(request.broker_id, request.broker_epoch, request.is_rejecting, tuple(led))
         )

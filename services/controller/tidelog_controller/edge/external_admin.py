@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tidelog.v1 import admin_pb2 as pb
-from tidelog_controller.edge.admin import AdminServicer
-from tidelog_controller.edge.admin_calls import Admin
-from tidelog_controller.edge.asking import Context
+from tidelog_controller.edge.admin import Admin, AdminServicer
+from tidelog_controller.edge.caller_context import Context
 from tidelog_runtime.external_addresses import ExternalAddresses
 
 

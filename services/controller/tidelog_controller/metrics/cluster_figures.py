@@ -16,8 +16,8 @@ from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
 )
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
-from tidelog_runtime.telemetry.metrics.controller_catalogue import MAX_UNWELL_SERIES, PROBLEMS
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.controller_catalogue import MAX_UNHEALTHY_SERIES, PROBLEMS
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 
 def problems_of(state: LeaderAndIsr) -> tuple[str, ...]:
@@ -61,10 +61,10 @@ class ClusterFigures:
             severity = len(PROBLEMS) - PROBLEMS.index(found[0])
             self._unwell.append((severity, partition, found))
 
-    def tell(self, sheet: Sheet) -> None:
-        sheet.tell(catalogue.PARTITIONS, self.partitions)
-        sheet.tell(catalogue.NOT_PREFERRED, self.not_preferred)
-        sheet.tell(catalogue.MOVING, self.moving)
+    def tell(self, snapshot: MetricsSnapshot) -> None:
+        snapshot.set(catalogue.PARTITIONS, self.partitions)
+        snapshot.set(catalogue.NOT_PREFERRED, self.not_preferred)
+        snapshot.set(catalogue.MOVING, self.moving)
         for problem, metric in (
             ("offline", catalogue.OFFLINE),
             ("under_min_isr", catalogue.CLUSTER_UNDER_MIN_ISR),
@@ -72,32 +72,34 @@ class ClusterFigures:
             ("under_replicated", catalogue.CLUSTER_UNDER_REPLICATED),
             ("unclean", catalogue.UNCLEAN_PARTITIONS),
         ):
-            sheet.tell(metric, self.problems[problem])
-        worst = nlargest(MAX_UNWELL_SERIES, self._unwell, key=lambda unwell: unwell[0])
+            snapshot.set(metric, self.problems[problem])
+        worst = nlargest(MAX_UNHEALTHY_SERIES, self._unwell, key=lambda unwell: unwell[0])
         series = [(name, problem) for _, name, found in worst for problem in found]
-        for (topic, number), problem in series[:MAX_UNWELL_SERIES]:
-            sheet.tell(catalogue.UNWELL_PARTITION, 1, topic, str(number), problem)
+        for (topic, number), problem in series[:MAX_UNHEALTHY_SERIES]:
+            snapshot.set(catalogue.UNHEALTHY_PARTITION, 1, topic, str(number), problem)
 
 
-def tell_cluster(sheet: Sheet, context: Context, backlogs: Iterable[BrokerBacklog]) -> None:
+def tell_cluster(
+    snapshot: MetricsSnapshot, context: Context, backlogs: Iterable[BrokerBacklog]
+) -> None:
     """Sets all metrics but those of partitions. `backlogs`: those of live brokers."""
     for state in (RUNNING, STOPPING):
         count = sum(1 for b in context.brokers.values() if b.registration.state == state)
-        sheet.tell(catalogue.BROKERS, count, state)
-    sheet.tell(catalogue.TOPICS, len(context.topics))
-    sheet.tell(catalogue.DELETIONS, len(context.deletions))
-    tell_operations(sheet, context.operations)
+        snapshot.set(catalogue.BROKERS, count, state)
+    snapshot.set(catalogue.TOPICS, len(context.topics))
+    snapshot.set(catalogue.DELETIONS, len(context.deletions))
+    tell_operations(snapshot, context.operations)
     for backlog in backlogs:
         broker = str(backlog.broker_id)
-        sheet.tell(catalogue.BACKLOG, backlog.pending, broker)
-        sheet.tell(catalogue.BACKLOG_AGE, backlog.oldest_ms / 1000, broker)
-        sheet.tell(catalogue.OVERDUE, backlog.overdue, broker)
+        snapshot.set(catalogue.BACKLOG, backlog.pending, broker)
+        snapshot.set(catalogue.BACKLOG_AGE, backlog.oldest_ms / 1000, broker)
+        snapshot.set(catalogue.OVERDUE, backlog.overdue, broker)
 
 
-def tell_operations(sheet: Sheet, operations: Operations) -> None:
+def tell_operations(snapshot: MetricsSnapshot, operations: Operations) -> None:
     """Sets the metrics of operations that have not ended, and of their moves."""
     standing = [i for i, held in operations.held.items() if not held.entry.state.has_ended]
-    sheet.tell(catalogue.OPERATIONS, len(standing))
+    snapshot.set(catalogue.OPERATIONS, len(standing))
     moves = dict.fromkeys(catalogue.MOVE_STATES, 0)
     for operation_id in standing:
         work = operations.work_of(operation_id)
@@ -107,4 +109,4 @@ def tell_operations(sheet: Sheet, operations: Operations) -> None:
             moves["done"] += work.done
             moves["dropped"] += work.dropped
     for state, count in moves.items():
-        sheet.tell(catalogue.MOVES, count, state)
+        snapshot.set(catalogue.MOVES, count, state)

@@ -13,7 +13,7 @@ from tidelog_controller.metrics.cluster_figures import ClusterFigures, tell_clus
 from tidelog_controller.state.context import Context
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.service_catalogue import QUEUE_DEPTH
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 # Partitions between two yields to the event loop; about a millisecond.
 PARTITIONS_PER_TURN = 512
@@ -47,22 +47,22 @@ class ControllerCollector:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
-    async def collect(self, sheet: Sheet) -> None:
+    async def collect(self, snapshot: MetricsSnapshot) -> None:
         reign = self._controller.reign
-        sheet.tell(catalogue.ACTIVE, reign is not None)
+        snapshot.set(catalogue.ACTIVE, reign is not None)
         states = Counter(map(state_of, self._controller.described_gateways()))
         for state in GATEWAY_STATES:
-            sheet.tell(catalogue.GATEWAYS, states[state], state)
+            snapshot.set(catalogue.GATEWAYS, states[state], state)
         queues = reign.queues() if reign is not None else {}
         for queue in catalogue.CONTROLLER_QUEUES:
-            sheet.tell(QUEUE_DEPTH, queues.get(queue, 0), queue)
+            snapshot.set(QUEUE_DEPTH, queues.get(queue, 0), queue)
         if reign is not None and reign.is_loaded:
-            await self._collect_cluster(sheet, reign)
+            await self._collect_cluster(snapshot, reign)
 
-    async def _collect_cluster(self, sheet: Sheet, reign: Reign) -> None:
+    async def _collect_cluster(self, snapshot: MetricsSnapshot, reign: Reign) -> None:
         """Counts each partition as it is at that moment, and yields between slices."""
         context, figures = reign.context, ClusterFigures()
-        tell_cluster(sheet, context, reign.backlogs())
+        tell_cluster(snapshot, context, reign.backlogs())
         position = 0
         for topic in list(context.topics):
             for partition in context.partitions_of(topic):
@@ -73,4 +73,4 @@ class ControllerCollector:
                 if position % PARTITIONS_PER_TURN == 0:
                     await asyncio.sleep(0)
         if self._controller.reign is reign:
-            figures.tell(sheet)
+            figures.tell(snapshot)

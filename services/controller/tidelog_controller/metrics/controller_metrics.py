@@ -9,9 +9,8 @@ from tidelog_controller.metrics.decision_meter import DecisionMeter
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_TIMED_CHANGES
 from tidelog_runtime.telemetry.metrics.service_catalogue import STATE_CHANGE_DURATION
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
-from tidelog_runtime.telemetry.metrics.state_changes import StateChangeMeter
-from tidelog_runtime.telemetry.metrics.store_meter import StoreMeter
+from tidelog_runtime.telemetry.metrics.service_metrics import StateChangeMetrics, StoreMetrics
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
@@ -23,15 +22,15 @@ class ControllerMetrics:
     ) -> None:
         self.decisions = DecisionMeter(seconds)
         self._store = store
-        self._store_meter = StoreMeter()
-        self._changes = StateChangeMeter(
+        self._store_meter = StoreMetrics()
+        self._changes = StateChangeMetrics(
             state_changes, STATE_CHANGE_DURATION.of(CONTROLLER_TIMED_CHANGES)
         )
         store.observers.append(self._store_meter.observe)
         state_changes.add_sink(self.decisions.take)
 
-    async def collect(self, controller: Controller, sheet: Sheet) -> None:
-        self.decisions.tell(sheet)
-        self._changes.tell(sheet)
-        self._store_meter.tell(sheet, self._store.health)
-        await ControllerCollector(controller).collect(sheet)
+    async def collect(self, controller: Controller, snapshot: MetricsSnapshot) -> None:
+        self.decisions.tell(snapshot)
+        self._changes.write_to(snapshot)
+        self._store_meter.write_to(snapshot, self._store.health)
+        await ControllerCollector(controller).collect(snapshot)

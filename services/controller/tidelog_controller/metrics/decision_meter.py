@@ -13,14 +13,14 @@ from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.telemetry.metrics import controller_catalogue as catalogue
-from tidelog_runtime.telemetry.metrics.controller_catalogue import CLEAN, NOBODY, UNCLEAN
-from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.controller_catalogue import CLEAN, NO_LEADER_ELECTED, UNCLEAN
+from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 _OUTCOMES = {
     Kind.ELECTION: CLEAN,
     Kind.UNCLEAN_ELECTION: UNCLEAN,
-    Kind.LEADER_LOST: NOBODY,
+    Kind.LEADER_LOST: NO_LEADER_ELECTED,
 }
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -28,7 +28,7 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 def request_name(kind: type) -> str:
     """Returns the name of a request as in `create_topic`; all reading requests share one name."""
     name = _CAPITAL.sub("_", kind.__name__).lower()
-    return name if name in catalogue.ADMIN_REQUESTS else catalogue.ADMIN_QUESTIONS
+    return name if name in catalogue.ADMIN_REQUESTS else catalogue.ADMIN_QUERIES
 
 
 # By type, for all admin requests.
@@ -40,7 +40,7 @@ class DecisionMeter:
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
-        self._events = Distributions(catalogue.EVENT_DURATION)
+        self._events = HistogramFamily(catalogue.EVENT_DURATION)
         self._elections = Counts(catalogue.ELECTIONS)
         self._unclean = Counts(catalogue.UNCLEAN_ELECTIONS)
         self._shrinks = Counts(catalogue.CONTROLLER_ISR_SHRINKS)
@@ -48,8 +48,8 @@ class DecisionMeter:
         self._overdue = Counts(catalogue.COMMANDS_OVERDUE)
         self._reigns = Counts(catalogue.CONTROLLER_ELECTIONS)
         self._controller_epoch = 0
-        self.requests = Distributions(catalogue.ADMIN_DURATION)
-        self.refused = Counts(catalogue.ADMIN_REFUSED)
+        self.requests = HistogramFamily(catalogue.ADMIN_DURATION)
+        self.refused = Counts(catalogue.ADMIN_REJECTED)
 
     def take(self, change: StateChange) -> None:
         """Counts a decision once the store has committed it."""
@@ -82,7 +82,7 @@ class DecisionMeter:
     def end(self, began: float) -> None:
         self._events.of().observe(self.seconds() - began)
 
-    def tell(self, sheet: Sheet) -> None:
+    def tell(self, snapshot: MetricsSnapshot) -> None:
         for counts in (
             self._elections,
             self._unclean,
@@ -92,10 +92,10 @@ class DecisionMeter:
             self._reigns,
             self.refused,
         ):
-            sheet.tell_counts(counts)
-        sheet.tell_distributions(self._events)
-        sheet.tell_distributions(self.requests)
-        sheet.tell(catalogue.CONTROLLER_EPOCH, self._controller_epoch)
+            snapshot.set_counters(counts)
+        snapshot.set_histograms(self._events)
+        snapshot.set_histograms(self.requests)
+        snapshot.set(catalogue.CONTROLLER_EPOCH, self._controller_epoch)
 
 
 class Admin(Protocol):

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidelog.admin_messages import BrokerShare
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.levelling import Levelling, Limits
@@ -39,17 +40,6 @@ class PlannedMove:
     partition: TopicPartition
     original: tuple[int, ...]
     target: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerShare:
-    """`leaders_before`, `leaders_after`: the number of partitions whose preferred leader it is."""
-
-    broker_id: int
-    replicas_before: int
-    replicas_after: int
-    leaders_before: int
-    leaders_after: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tidelog.admin_messages import ConfigEntry
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import TopicPartition
 from tidelog.request_bounds import page_size
@@ -15,7 +16,6 @@ from tidelog_controller.requests.operation_views import position_of
 from tidelog_controller.state.admin_answers import (
     BrokersAnswer,
     BrokerView,
-    ConfigKey,
     RestartAnswer,
     TopicsAnswer,
     TopicView,
@@ -99,11 +99,11 @@ def _topic_view(context: Context, name: str, partitions: range | tuple[()]) -> T
     )
 
 
-def _config_keys(topic: Topic) -> Iterator[ConfigKey]:
+def _config_keys(topic: Topic) -> Iterator[ConfigEntry]:
     in_force, defaults = topic.config.as_text(), TopicConfig().as_text()
     for key in sorted(in_force):
         description = TopicConfig.model_fields[key].description or ""
-        yield ConfigKey(key, in_force[key], key in topic.entry.config, defaults[key], description)
+        yield ConfigEntry(key, in_force[key], key in topic.entry.config, defaults[key], description)
 
 
 # Brokers.

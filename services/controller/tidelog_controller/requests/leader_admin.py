@@ -157,7 +157,7 @@ class LeaderAdmin:
                 if busy:
                     raise _busy(name, busy)
                 wanted[name] = WantedLeader(
-                    leader, True, Cause.LEADER_MOVED, request.trace_id, *request.asker
+                    leader, True, Cause.LEADER_MOVED, request.trace_id, *request.caller
                 )
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
@@ -392,10 +392,10 @@ class LeaderAdmin:
         named = sorted(set(request.broker_ids))
         if request.maintenance:
             marked = tuple(broker_id for broker_id in named if broker_id not in marks)
-            change = MaintenanceChange(marked, (), request.asker, request.trace_id)
+            change = MaintenanceChange(marked, (), request.caller, request.trace_id)
         else:
             unmarked = tuple((b, marks[b].revision) for b in named if b in marks)
-            change = MaintenanceChange((), unmarked, request.asker, request.trace_id)
+            change = MaintenanceChange((), unmarked, request.caller, request.trace_id)
         return change if change.marked or change.unmarked else None
 
     def _end_maintaining(self, waiting: _Maintaining, reply: AdminReply) -> list[Command]:

@@ -57,7 +57,7 @@ class LeaderView:
         }
         wanted = {
             name: WantedLeader(
-                state.replicas[0], False, Cause.PREFERRED_LEADER, request.trace_id, *request.asker
+                state.replicas[0], False, Cause.PREFERRED_LEADER, request.trace_id, *request.caller
             )
             for name, state in states.items()
             if state is not None and state.leader != state.replicas[0]

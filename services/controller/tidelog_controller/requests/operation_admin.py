@@ -208,8 +208,8 @@ class OperationAdmin:
         entry = OperationEntry(
             kind=kind_of(request.wanted),
             request=text_of(request.wanted),
-            requested_by=request.asker.name,
-            requested_from=request.asker.address,
+            requested_by=request.caller.name,
+            requested_from=request.caller.address,
             requested_at_ms=draft.wall_ms,
             trace_id=request.trace_id,
             state=OperationState.RUNNING,
@@ -366,7 +366,7 @@ class OperationAdmin:
         if now.monotonic_ms >= cancelling.deadline_ms:
             unknown = outcome_unknown(f"operation {request.operation_id} is cancelled")
             return self._end_cancelling(request, AdminReply(unknown))
-        who = request.asker.name or request.asker.address or "somebody"
+        who = request.caller.name or request.caller.address or "somebody"
         entry = replace(held.entry, state=OperationState.CANCELLING, reason=f"cancelled by {who}")
         if self._updates(request.operation_id):
             return []
@@ -374,7 +374,7 @@ class OperationAdmin:
             request.operation_id,
             held.revision,
             entry,
-            request.asker,
+            request.caller,
             tuple(marks_taken_back(self._context, request.operation_id, entry)),
             tuple(factors_taken_back(self._context, entry)),
         )

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tidelog.admin_messages import BrokerShare
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.assignment import check_assignment, sharing_a_rack
@@ -35,7 +36,7 @@ from tidelog_controller.requests.topic_checks import (
     known_topic,
     no_such_partition,
 )
-from tidelog_controller.state.admin_answers import BrokerShare, PlanSummary
+from tidelog_controller.state.admin_answers import PlanSummary
 from tidelog_controller.state.admin_requests import (
     AddedBrokers,
     OperationWanted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from tidelog.admin_messages import Progress
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.request_bounds import page_size
 from tidelog_controller.policies.reassignment import (
@@ -19,7 +20,6 @@ from tidelog_controller.state.admin_answers import (
     OperationMovesAnswer,
     OperationsAnswer,
     OperationView,
-    Progress,
 )
 from tidelog_controller.state.admin_requests import DescribeOperation, ListOperations
 from tidelog_controller.state.context import Context
@@ -81,7 +81,7 @@ def view_of(context: Context, operation_id: str, now: Now) -> OperationView:
         elapsed_ms = max(0, now.wall_ms - entry.requested_at_ms)
         left_ms = _left_ms(progress, elapsed_ms)
         if left_ms is not None:
-            progress = progress._replace(estimated_end_ms=now.wall_ms + left_ms)
+            progress = replace(progress, estimated_end_ms=now.wall_ms + left_ms)
     told = replace(entry, reason=reason_of(context, operation_id))
     return OperationView(operation_id, told, held.revision, progress)
 

@@ -138,7 +138,7 @@ class PartitionAdmin:
             intent = PartitionsRemoval(entry.topic_id, request.partitions, request.trace_id)
         self._check_idle(request.topic)
         return TopicChange(
-            request.topic, topic.revision, entry, intent, request.asker, request.trace_id
+            request.topic, topic.revision, entry, intent, request.caller, request.trace_id
         )
 
     def _check_addition(self, request: AddPartitions, topic: Topic, places: Assignment) -> None:

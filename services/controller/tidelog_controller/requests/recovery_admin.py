@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.policies.electability import is_running, last_known
@@ -20,7 +21,7 @@ from tidelog_controller.requests.topic_checks import (
     check_revision,
     request_timeout_ms,
 )
-from tidelog_controller.state.admin_requests import Asker, RecoveryChoice
+from tidelog_controller.state.admin_requests import Caller
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import RecoverPartitions
@@ -46,7 +47,7 @@ class _Recovery:
     partitions: tuple[int, ...]
     choices: Mapping[int, RecoveryChoice]  # by partition: the requested leader
     deadline_ms: int
-    asker: Asker
+    caller: Caller
     intent: RecoveryIntent | None = None  # the last one written
     consented: set[int] = field(default_factory=set)  # with a consent in the store
 
@@ -74,7 +75,7 @@ class RecoveryAdmin:
             tuple(partitions),
             {choice.partition: choice for choice in request.choices},
             now_ms + request_timeout_ms(request.timeout_ms),
-            request.asker,
+            request.caller,
         )
         return []
 
@@ -129,7 +130,7 @@ class RecoveryAdmin:
         consent = _consent(recovery, missing[0][0].partition)
         alike = [m for m in missing if _consent(recovery, m[0].partition) == consent]
         recovery.intent = RecoveryIntent(
-            recovery.topic, topic.revision, consent, tuple(alike), recovery.asker
+            recovery.topic, topic.revision, consent, tuple(alike), recovery.caller
         )
         return [self._transactions.begin(recovery.intent)]
 

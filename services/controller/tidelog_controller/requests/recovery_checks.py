@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.requests.topic_checks import check_revision
-from tidelog_controller.state.admin_requests import RecoveryChoice
 from tidelog_controller.state.context import Context
 
 

@@ -77,7 +77,7 @@ class ThrottleAdmin:
         if now_ms >= setting.deadline_ms:
             return self._reply(request, AdminReply(outcome_unknown("the throttle is set")))
         change = ThrottleChange(
-            bound, stands.revision, stands.bytes_per_second, request.asker, request.trace_id
+            bound, stands.revision, stands.bytes_per_second, request.caller, request.trace_id
         )
         if self._transactions.is_in_flight(change):
             return []

@@ -42,7 +42,7 @@ from tidelog_controller.requests.topic_checks import (
     unstarted_brokers,
 )
 from tidelog_controller.state.admin_answers import PartitionsAnswer
-from tidelog_controller.state.admin_requests import Asker, Assignment
+from tidelog_controller.state.admin_requests import Assignment, Caller
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
@@ -72,7 +72,7 @@ class _Deletion:
     topic_id: str
     deadline_ms: int
     trace_id: str
-    asker: Asker
+    caller: Caller
     expected_revision: int
 
 
@@ -133,7 +133,7 @@ class TopicAdmin:
             topic.entry.topic_id,
             now_ms + request_timeout_ms(request.timeout_ms),
             request.trace_id,
-            request.asker,
+            request.caller,
             request.expected_revision,
         )
         return []
@@ -260,7 +260,7 @@ class TopicAdmin:
             request.operation_id,
             asked=_asked(request) if request.operation_id else "",
         )
-        return TopicCreation(request.topic, entry, request.assignment, request.asker)
+        return TopicCreation(request.topic, entry, request.assignment, request.caller)
 
     def _plan(self, request: CreateTopic, places: Assignment, *, goes_on: bool) -> PartitionsAnswer:
         partitions, factor = _shape(request)
@@ -350,7 +350,7 @@ class TopicAdmin:
         # A transaction in flight that compares an earlier revision may have been applied.
         revision = deletion.expected_revision or topic.revision
         intent = DeletionIntent(
-            deletion.topic, deletion.topic_id, revision, deletion.trace_id, deletion.asker
+            deletion.topic, deletion.topic_id, revision, deletion.trace_id, deletion.caller
         )
         if self._transactions.is_in_flight(intent):
             return []

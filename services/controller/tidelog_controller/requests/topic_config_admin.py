@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tidelog.admin_messages import ConfigChange
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
@@ -26,7 +27,7 @@ from tidelog_controller.requests.topic_checks import (
     pending_brokers,
     request_timeout_ms,
 )
-from tidelog_controller.state.admin_answers import ConfigAnswer, ConfigChange
+from tidelog_controller.state.admin_answers import ConfigAnswer
 from tidelog_controller.state.admin_requests import AlterTopicConfig
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
@@ -153,14 +154,14 @@ class TopicConfigAdmin:
         if wanted == topic.entry.config:
             return None
         described = tuple(
-            f"{key}: {before or 'none'} -> {after or 'none'}"
-            for key, before, after in config_changes(topic.entry.config, wanted)
+            f"{change.key}: {change.before or 'none'} -> {change.after or 'none'}"
+            for change in config_changes(topic.entry.config, wanted)
         )
         return TopicChange(
             request.topic,
             topic.revision,
             replace(topic.entry, config=wanted),
-            asker=request.asker,
+            caller=request.caller,
             trace_id=request.trace_id,
             described=described,
         )

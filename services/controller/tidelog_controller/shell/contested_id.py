@@ -7,10 +7,10 @@ from structlog.typing import FilteringBoundLogger
 from tidelog.inspection.controller_reports import WaitingController
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.controller_records import encode_waiting_controller
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import ControllerProcess
 from tidelog_runtime.metadata.store import Lease, MetadataStore, Put, Transaction
-from tidelog_runtime.metadata.waiting_controllers import encode_waiting_controller
 
 # Added to the time after which the lease of a dead process has expired.
 REPORT_DELAY_MS = 1_000

@@ -10,12 +10,12 @@ from structlog.typing import FilteringBoundLogger
 from tidelog_controller.shell.contested_id import ContestedId
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.known_controllers import (
+from tidelog_runtime.metadata.controller_records import (
     SEEN_INTERVAL_SECONDS,
     KnownController,
     encode_known_controller,
 )
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     ControllerProcess,
     decode_controller_process,

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from tidelog.inspection.model import MissingController, RegisteredController
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_runtime.metadata.controller_records import KnownControllers, WaitingControllers
 from tidelog_runtime.metadata.keys import ControllerProcessKey, Keys
-from tidelog_runtime.metadata.known_controllers import PastControllers
 from tidelog_runtime.metadata.schema import ControllerProcess, decode_controller_process
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
-from tidelog_runtime.metadata.waiting_controllers import WaitingControllers
-from tidelog_runtime.pressure.controllers import ControllerPressures
+from tidelog_runtime.pressure.records import ControllerPressures
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 
@@ -33,7 +32,7 @@ class ControllerRoster:
         self._state_changes = state_changes
         self._known: dict[int, _Known] = {}
         # Includes those that run.
-        self._past = PastControllers(keys.known_controllers)
+        self._past = KnownControllers(keys.known_controllers)
         self.pressures = ControllerPressures(keys.controller_pressures)
         # Processes that wait for their controller id, which another process holds.
         self.waiting = WaitingControllers(keys.waiting_controllers)
@@ -117,7 +116,7 @@ class ControllerRoster:
 
     def _tell(self, kind: Kind, cause: Cause, controller_id: int, revision: int) -> None:
         address = self._known[controller_id].process.address
-        self._state_changes.tell(
+        self._state_changes.emit(
             kind,
             Stage.COMPLETED,
             cause=cause,

@@ -67,9 +67,9 @@ from tidelog_controller.state.events import (
     Transacted,
 )
 from tidelog_controller.state.operations import DEFAULT_MAX_MOVES_PER_BROKER
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.cooperative import yield_times
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import Departure
@@ -81,7 +81,6 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.replica_control import ReplicaControl
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from tidelog_runtime.turns import give_turns
 
 # Producers of events wait while the queue is full; the owner only takes events from it.
 MAX_QUEUED_EVENTS = 10_000
@@ -290,7 +289,7 @@ class EventLoop:
 
     async def _next_event(self) -> Event:
         if not self._queue.empty():
-            await give_turns(TURNS_BETWEEN_EVENTS)
+            await yield_times(TURNS_BETWEEN_EVENTS)
             return self._queue.get_nowait()
         wake_at_ms = self._controller.wake_at_ms()
         if wake_at_ms is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from tidelog.inspection.resource_pressures import HAND_OVER_AFTER_MS, Pressing
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.pressure.judging import OPEN_FILES
+from tidelog_runtime.pressure.detection import OPEN_FILES
 from tidelog_runtime.pressure.records import Pressure
 
 CHECK_INTERVAL_SECONDS = 1.0

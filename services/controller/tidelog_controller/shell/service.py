@@ -28,8 +28,7 @@ from tidelog_controller.shell.known_services import ServicesOfReign
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
 from tidelog_runtime.metadata.schema import ControllerEntry, ControllerProcess
 from tidelog_runtime.metadata.store import (
@@ -196,7 +195,7 @@ class ControllerService:
             started_at_ms=self._started_at_ms,
             now_ms=clock.wall_ms(),
             store=self._environment.store.health,
-            events_told=state_changes.told,
+            events_told=state_changes.reported,
             events_dropped=state_changes.dropped,
             controller=controller,
             error=error,
@@ -226,7 +225,7 @@ class ControllerService:
 
     async def _rule(self, leadership: Leadership) -> None:
         identity = leadership.identity
-        self._state_changes.tell(
+        self._state_changes.emit(
             Kind.CONTROLLER_ELECTED,
             Stage.COMPLETED,
             cause=Cause.NO_CONTROLLER,
@@ -258,7 +257,7 @@ class ControllerService:
                 reason = "its process may not use more memory"
             raise failure from group
         finally:
-            self._state_changes.tell(
+            self._state_changes.emit(
                 Kind.CONTROLLER_STEPPED_DOWN,
                 Stage.COMPLETED,
                 cause=cause,

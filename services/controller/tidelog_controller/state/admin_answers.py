@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tidelog.admin_messages import BrokerShare, ConfigChange, ConfigEntry, Progress
 from tidelog.errors import TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.restart_check import Effect, Finding
@@ -33,25 +34,9 @@ class PartitionsAnswer(NamedTuple):
     brokers: tuple[int, ...] = ()
 
 
-class ConfigChange(NamedTuple):
-    key: str
-    before: str
-    after: str
-
-
 class ConfigAnswer(NamedTuple):
     changes: tuple[ConfigChange, ...] = ()
     revision: int = 0
-
-
-class BrokerShare(NamedTuple):
-    """`leaders_before`, `leaders_after`: the number of partitions whose preferred leader it is."""
-
-    broker_id: int
-    replicas_before: int
-    replicas_after: int
-    leaders_before: int
-    leaders_after: int
 
 
 class PlanSummary(NamedTuple):
@@ -71,26 +56,6 @@ class PlanSummary(NamedTuple):
     brokers: tuple[BrokerShare, ...]
     warnings: tuple[str, ...] = ()
     digest: str = ""
-
-
-class Progress(NamedTuple):
-    """Progress in moves, replicas and bytes.
-
-    - `estimated_end_ms`: wall clock; 0: unknown.
-    - `moves_unmeasured`: moves that the sums of bytes leave out.
-    """
-
-    moves: int
-    moves_done: int
-    moves_active: int
-    moves_dropped: int
-    replicas_to_add: int
-    replicas_added: int
-    estimated_end_ms: int
-    bytes_to_copy: int = 0
-    bytes_copied: int = 0
-    bytes_per_second: int = 0
-    moves_unmeasured: int = 0
 
 
 class OperationView(NamedTuple):
@@ -185,20 +150,12 @@ class BrokersAnswer(NamedTuple):
     brokers: tuple[BrokerView, ...]
 
 
-class ConfigKey(NamedTuple):
-    key: str
-    value: str
-    is_set: bool
-    default: str
-    description: str
-
-
 class TopicView(NamedTuple):
     """`partitions`: those of the page; None: not placed yet."""
 
     name: str
     entry: TopicEntry
-    config: tuple[ConfigKey, ...]
+    config: tuple[ConfigEntry, ...]
     revision: int
     deleting: bool
     partitions_being_removed: int

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.model import TopicPartition
 from tidelog_runtime.metadata.operations import OperationKind, OperationState
 
 
-class Asker(NamedTuple):
+class Caller(NamedTuple):
     """The caller as it names itself, and its address; empty: unknown."""
 
     name: str = ""
     address: str = ""
 
 
-NOBODY = Asker()
+UNKNOWN_CALLER = Caller()
 Assignment = tuple[tuple[int, ...], ...]
 
 
@@ -35,7 +36,7 @@ class AlterTopicConfig(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class AddPartitions(NamedTuple):
@@ -50,7 +51,7 @@ class AddPartitions(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class RemovePartitions(NamedTuple):
@@ -65,7 +66,7 @@ class RemovePartitions(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class WantedReplicas(NamedTuple):
@@ -118,7 +119,7 @@ class BeginOperation(NamedTuple):
     operation_id: str
     dry_run: bool
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     expected_plan: str = ""
 
 
@@ -128,7 +129,7 @@ class CancelOperation(NamedTuple):
     expected_revision: int
     dry_run: bool
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class SetThrottle(NamedTuple):
@@ -139,13 +140,13 @@ class SetThrottle(NamedTuple):
     expected_revision: int
     dry_run: bool
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeThrottle(NamedTuple):
     request_id: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class ListOperations(NamedTuple):
@@ -155,7 +156,7 @@ class ListOperations(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeOperation(NamedTuple):
@@ -164,7 +165,7 @@ class DescribeOperation(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class PartitionSelector(NamedTuple):
@@ -182,7 +183,7 @@ class ElectPreferredLeaders(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class MoveLeaders(NamedTuple):
@@ -193,7 +194,7 @@ class MoveLeaders(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class SetMaintenance(NamedTuple):
@@ -203,7 +204,7 @@ class SetMaintenance(NamedTuple):
     dry_run: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class CheckRestart(NamedTuple):
@@ -212,7 +213,7 @@ class CheckRestart(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeBrokers(NamedTuple):
@@ -221,7 +222,7 @@ class DescribeBrokers(NamedTuple):
     request_id: int
     broker_ids: tuple[int, ...]
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeTopics(NamedTuple):
@@ -234,15 +235,7 @@ class DescribeTopics(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
-
-
-class RecoveryChoice(NamedTuple):
-    """`expected_revision`: that of the partition's key as described; 0: any."""
-
-    partition: int
-    broker_id: int
-    expected_revision: int = 0
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DescribeRecovery(NamedTuple):
@@ -259,5 +252,5 @@ class DescribeRecovery(NamedTuple):
     page_size: int
     page_token: str
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     choices: tuple[RecoveryChoice, ...] = ()

@@ -6,14 +6,15 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import TidelogError
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     AddPartitions,
     AlterTopicConfig,
-    Asker,
     Assignment,
     BeginOperation,
+    Caller,
     CancelOperation,
     CheckRestart,
     DescribeBrokers,
@@ -24,14 +25,12 @@ from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
     ListOperations,
     MoveLeaders,
-    RecoveryChoice,
     RemovePartitions,
     SetMaintenance,
     SetThrottle,
 )
 from tidelog_controller.state.plans import Planned
-from tidelog_runtime.disk_reports import DiskReport
-from tidelog_runtime.leader_reports import UnreachableLeadersReport
+from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
 
@@ -138,7 +137,7 @@ class CreateTopic(NamedTuple):
     trace_id: str = ""
     assignment: Assignment = ()
     operation_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class DeleteTopic(NamedTuple):
@@ -150,7 +149,7 @@ class DeleteTopic(NamedTuple):
     timeout_ms: int
     trace_id: str = ""
     dry_run: bool = False
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     expected_revision: int = 0
 
 
@@ -163,7 +162,7 @@ class RecoverPartitions(NamedTuple):
     from_live_replicas: bool
     timeout_ms: int
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     choices: tuple[RecoveryChoice, ...] = ()
 
 

@@ -12,7 +12,7 @@ from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause
 from tidelog_controller.state.known import Broker
 from tidelog_controller.state.partition_rests import PartitionRests
-from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
+from tidelog_runtime.broker_reports import DiskReport, FailingLeadership
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 # Brokers report every second; several reports in a row may be lost or late.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.recovery import Logs
-from tidelog_controller.state.admin_requests import NOBODY, Asker, Assignment
+from tidelog_controller.state.admin_requests import UNKNOWN_CALLER, Assignment, Caller
 from tidelog_runtime.metadata.operations import (
     MarkedAs,
     OperationEntry,
@@ -41,7 +41,7 @@ class PartitionWrite(NamedTuple):
     - `deposes`: the previous leader is live, but its followers cannot reach it.
     - `logs`: the descriptions on which an unclean election is based; None: it is none.
     - `why`: the cause of a leadership transfer; NONE: it is none.
-    - `trace_id`, `asker`: those of the request for the transfer.
+    - `trace_id`, `caller`: those of the request for the transfer.
     - `leaves_disk`: the disk of the previous leader rejects the log.
     """
 
@@ -54,7 +54,7 @@ class PartitionWrite(NamedTuple):
     logs: Logs | None = None
     why: Cause = Cause.NONE
     trace_id: str = ""
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     leaves_disk: bool = False
 
     def deciding(self, new: LeaderAndIsr) -> PartitionWrite:
@@ -106,7 +106,7 @@ class TopicCreation:
     topic: str
     entry: TopicEntry
     assignment: Assignment = ()
-    asker: Asker = field(default=NOBODY, compare=False)
+    caller: Caller = field(default=UNKNOWN_CALLER, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class TopicChange:
     revision: int
     entry: TopicEntry
     intent: PartitionsAddition | PartitionsRemoval | None = None
-    asker: Asker = field(default=NOBODY, compare=False)
+    caller: Caller = field(default=UNKNOWN_CALLER, compare=False)
     trace_id: str = field(default="", compare=False)
     described: tuple[str, ...] = field(default=(), compare=False)
 
@@ -183,7 +183,7 @@ class OperationUpdate(NamedTuple):
     operation_id: str
     revision: int
     entry: OperationEntry
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     marks: tuple[BrokerMarking, ...] = ()
     topics: tuple[TopicRewrite, ...] = ()
 
@@ -210,7 +210,7 @@ class MaintenanceChange(NamedTuple):
 
     marked: tuple[int, ...]
     unmarked: tuple[tuple[int, int], ...]
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     trace_id: str = ""
 
 
@@ -218,7 +218,7 @@ class ThrottleChange(NamedTuple):
     bytes_per_second: int | None
     revision: int
     before: int | None
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
     trace_id: str = ""
 
 
@@ -248,7 +248,7 @@ class DeletionIntent:
     topic_id: str
     topic_revision: int
     trace_id: str = field(default="", compare=False)
-    asker: Asker = field(default=NOBODY, compare=False)
+    caller: Caller = field(default=UNKNOWN_CALLER, compare=False)
 
 
 class TopicRemoval(NamedTuple):
@@ -274,7 +274,7 @@ class RecoveryIntent(NamedTuple):
     topic_revision: int
     consent: RecoveryConsent
     partitions: tuple[tuple[TopicPartition, int, int], ...]
-    asker: Asker = NOBODY
+    caller: Caller = UNKNOWN_CALLER
 
 
 class ConsentRemoval(NamedTuple):

@@ -306,9 +306,9 @@ class Transactions:
                 )
             case OperationCommit():
                 return self._commit_parts(purpose)
-            case OperationUpdate(operation_id, revision, updated, asker, marks, topics):
+            case OperationUpdate(operation_id, revision, updated, caller, marks, topics):
                 key = keys.operation(operation_id)
-                also = self._marking_parts(marks, BrokerMark(asker.name), topics)
+                also = self._marking_parts(marks, BrokerMark(caller.name), topics)
                 return (
                     [ModRevision(key, revision), *also[0]],
                     [Put(key, encode_operation(updated)), *also[1]],
@@ -321,8 +321,8 @@ class Transactions:
                     ],
                     [Delete(key) for key in (*(key for key, _ in guarded), *others)],
                 )
-            case MaintenanceChange(marked, unmarked, asker):
-                mark = encode_mark(BrokerMark(asker.name))
+            case MaintenanceChange(marked, unmarked, caller):
+                mark = encode_mark(BrokerMark(caller.name))
                 ended = [(keys.maintenance(broker_id), r) for broker_id, r in unmarked]
                 return (
                     [ModRevision(key, r) for key, r in ended],

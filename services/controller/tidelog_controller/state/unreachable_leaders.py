@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from tidelog.model import TopicPartition
 from tidelog_controller.state.known import Broker
 from tidelog_controller.state.partition_rests import PartitionRests
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 # Brokers report every second; several reports in a row may be lost or late.

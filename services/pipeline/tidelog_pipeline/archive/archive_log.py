@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from tidelog_pipeline.archive.archive_errors import DamagedCommitError, UnnamedFilesError
-from tidelog_pipeline.archive.commit_json import (
+from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError, UncommittedFilesError
+from tidelog_pipeline.archive.core.commit_json import (
     commit_from_json,
     commit_to_json,
     state_from_json,
     state_to_json,
 )
-from tidelog_pipeline.archive.commits import AddedFile, ArchiveState, Commit
+from tidelog_pipeline.archive.core.commits import AddedFile, ArchiveState, Commit
 from tidelog_pipeline.storage.directory import Directory
 
 CHECKPOINT = "checkpoint"
@@ -33,7 +33,7 @@ _LOG, _STATES, _STAGING = "log", "state", "staging"
 STATE_EVERY = 100
 # Polls for a moment at which no commit is being published. If files are still unpublished after all
 # polls, a writer has died and left them.
-_LOOKS, _LOOK_PAUSE_S = 50, 0.2
+_ATTEMPTS, _ATTEMPT_PAUSE_S = 50, 0.2
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class ArchiveLog:
             state.number = number - 1
             try:
                 commit = self._commit(number)
-                assert commit is not None, "it was listed, and the writer is this one"
+                assert commit is not None, "the only writer cannot have removed a listed file"
                 state.apply(commit)
             except DamagedCommitError as error:
                 problems.append(error.what)
@@ -143,27 +143,27 @@ class ArchiveLog:
 
     def seen(self, pause: Callable[[float], object] = time.sleep) -> Seen:
         """Returns state and files of the same moment, even if a writer is active."""
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             state = self.load()
             is_published = not self.own.at(_staging(state.number)).exists()
             files = tuple(self.directory.files("."))
             if is_published and self._commit(state.number + 1) is None:
                 break
-            pause(_LOOK_PAUSE_S)
+            pause(_ATTEMPT_PAUSE_S)
         return Seen(state, files)
 
     def recover(self) -> list[str]:
         """Finishes the last commit and removes uncommitted files, when a writer starts.
 
         Returns the paths of the commit's lost files. Raises `DamagedCommitError`, and after
-        that work `UnnamedFilesError`: unnamed files are the only sign that the newest commit is
+        that work `UncommittedFilesError`: unnamed files are the only sign that the newest commit is
         lost.
         """
         self.load()
         lost = self.finish_last()
         paths = self.unnamed_files()
         if paths:
-            raise UnnamedFilesError(paths)
+            raise UncommittedFilesError(paths)
         return lost
 
     def unnamed_files(self) -> list[str]:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tidelog.client.sync import SyncConsumer
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import TopicPartition
-from tidelog_pipeline.archive.cluster import logs_now
-from tidelog_pipeline.archive.spans import LogId, Span, common, united
+from tidelog_pipeline.archive.cluster_logs import logs_now
+from tidelog_pipeline.archive.core.spans import LogId, Span, common, united
 
 # How often a leader is polled for an offset before it is an error, and the wait of each poll.
 _POLLS, _POLL_MS = 150, 200
@@ -17,7 +17,7 @@ _POLLS, _POLL_MS = 150, 200
 _FETCH_BYTES = 1
 
 
-class Probed(NamedTuple):
+class ProbeResult(NamedTuple):
     """The content of a log within a span.
 
     - `record`: the first offset that can be read, or None.
@@ -34,7 +34,7 @@ class Prober:
     def __init__(self, consumer: SyncConsumer) -> None:
         self._consumer = consumer
 
-    def probe(self, log: LogId, span: Span) -> Probed:
+    def probe(self, log: LogId, span: Span) -> ProbeResult:
         """Probes a span.
 
         Offsets may have no record: those of a fence, and those that an aborted attempt left
@@ -54,16 +54,16 @@ class Prober:
                 batches = []
             if batches:
                 first = batches[0].first_offset
-                return Probed(first if first < span.end else None, united(damaged))
+                return ProbeResult(first if first < span.end else None, united(damaged))
             reached = self._consumer.position(partition) or 0
             at, polls = max(at, reached), 0 if reached > at else polls + 1
             if polls == _POLLS:
                 raise TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"no leader of {log} answered for offset {at} within {_POLLS * _POLL_MS} ms; "
-                    "see what `tidelog explain` says of it",
+                    "run `tidelog explain` for the cause",
                 )
-        return Probed(None, united(damaged))
+        return ProbeResult(None, united(damaged))
 
 
 def new_prober(bootstrap: str) -> SyncConsumer:

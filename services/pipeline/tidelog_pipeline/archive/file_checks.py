@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tidelog_pipeline.archive.commits import AddedFile
+from tidelog_pipeline.archive.core.commits import AddedFile
 
 _BUFFER_BYTES = 1 << 20
 _BATCH_ROWS = 8_192

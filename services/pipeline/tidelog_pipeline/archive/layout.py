@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidelog_pipeline.errors import JobError
+from tidelog_pipeline.job_command import JobError
 from tidelog_pipeline.storage.directory import Directory, sync_directory
 
 # The state directory of earlier releases, below OUTPUT.

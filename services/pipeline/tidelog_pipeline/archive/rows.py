@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
-from tidelog_pipeline.archive import protobuf_values
+from tidelog_pipeline.archive.core import protobuf_values
+from tidelog_pipeline.archive.core.value_format import ValueFormat, ValueKind
 from tidelog_pipeline.archive.span_join import with_topic_id
-from tidelog_pipeline.archive.value_form import ValueForm, ValueKind
 
 # Directories of an archive, from the outermost to the innermost.
 PARTITIONED_BY = ("topic", "date", "hour")
@@ -20,7 +20,7 @@ _FIRST_YEAR, _LAST_YEAR = 1, 9999
 _UNREAD = "__unread"
 
 
-def archive_rows(frame: DataFrame, form: ValueForm, topic_ids: Mapping[str, str]) -> DataFrame:
+def archive_rows(frame: DataFrame, form: ValueFormat, topic_ids: Mapping[str, str]) -> DataFrame:
     """Returns the archive's rows, with dates and hours in UTC.
 
     The session's time zone has to be UTC. A record with an invalid time, e.g. in another unit,
@@ -48,7 +48,7 @@ def is_dated() -> Column:
     return sf.year("timestamp").between(_FIRST_YEAR, _LAST_YEAR)
 
 
-def _values(form: ValueForm) -> list[Column]:
+def _values(form: ValueFormat) -> list[Column]:
     """Returns the column `value` and, with a schema, `unread`.
 
     `unread` has the bytes of a value that does not match the schema. With `keep_raw`, the
@@ -71,15 +71,15 @@ def _from_json(schema: StructType) -> Column:
     """
     text = sf.col("value").cast("string")
     alone = sf.from_json(sf.concat(sf.lit("["), text, sf.lit("]")), ArrayType(StringType()))
-    told = StructType([*schema.fields, StructField(_UNREAD, StringType())])
+    with_unread = StructType([*schema.fields, StructField(_UNREAD, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _UNREAD}
-    parsed = sf.from_json(text, told, options)
+    parsed = sf.from_json(text, with_unread, options)
     fields = [parsed[name].alias(name) for name in schema.fieldNames()]
     fits = parsed.isNotNull() & parsed[_UNREAD].isNull() & (sf.size(alone) == 1)
     return sf.when(fits, sf.struct(*fields))
 
 
-def _from_protobuf(form: ValueForm) -> Column:
+def _from_protobuf(form: ValueFormat) -> Column:
     assert form.schema is not None
     descriptors, message = form.descriptors, form.message
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from tidelog_pipeline.archive.commits import Archived
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.core.commits import Archived
+from tidelog_pipeline.archive.core.spans import LogId, Span
 
 _FIRST, _END = "__span_first", "__span_end"
 _TOPIC, _ID = "__topic", "topic_id"
@@ -38,11 +38,11 @@ def is_within_logs(spark: SparkSession, spans: Mapping[LogId, Iterable[Span]]) -
     return _is_in_span(spark, _IN_FILES[:2], rows)
 
 
-def within_logs(frame: DataFrame, spans: Mapping[LogId, Iterable[Span]]) -> DataFrame:
+def rows_within_logs(frame: DataFrame, spans: Mapping[LogId, Iterable[Span]]) -> DataFrame:
     return frame.where(is_within_logs(frame.sparkSession, spans))
 
 
-def only_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
+def keep_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
     """Returns the rows that are among these records.
 
     - `frame`: of files, or of the data source. In the latter case its topics have to be those
@@ -53,8 +53,8 @@ def only_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
     return frame.where(_is_in_span(frame.sparkSession, key, _records(archived, by_id=by_id)))
 
 
-def without_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
-    """Returns the rows that are not among these records; `frame` as in `only_archived`."""
+def drop_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
+    """Returns the rows that are not among these records; `frame` as in `keep_archived`."""
     by_id = "topic_id" in frame.columns
     key = _IN_FILES if by_id else _IN_LOG
     rows = _records(archived, by_id=by_id)

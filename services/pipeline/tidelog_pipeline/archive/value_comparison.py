@@ -9,13 +9,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from tidelog_pipeline.archive.places import places
-from tidelog_pipeline.archive.reading import read_ranges_of_logs, without_expired
-from tidelog_pipeline.archive.reconciliation import Difference
+from tidelog_pipeline.archive.core.reconciliation import Difference
+from tidelog_pipeline.archive.core.spans import LogId, Span, united
+from tidelog_pipeline.archive.core.value_format import ValueFormat
+from tidelog_pipeline.archive.log_reader import read_ranges_of_logs, without_expired
+from tidelog_pipeline.archive.record_locations import places
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
-from tidelog_pipeline.archive.span_join import within_logs
-from tidelog_pipeline.archive.spans import LogId, Span, united
-from tidelog_pipeline.archive.value_form import ValueForm
+from tidelog_pipeline.archive.span_join import rows_within_logs
 
 # Offsets in a bucket share one sum of hashes; rows are joined only in buckets that differ.
 _BUCKET = 1_024
@@ -31,7 +31,7 @@ Compared = Mapping[LogId, Collection[Span]]
 def differences(
     spark: SparkSession,
     root: Path,
-    form: ValueForm,
+    form: ValueFormat,
     bootstrap: str,
     paths: Collection[str],
     compared: Compared,
@@ -51,7 +51,7 @@ def differences(
     schema = _as_read(in_log.schema)
     in_files = places(spark, root, paths, schema)
     files, log = (
-        within_logs(without_expired(rows, expired_before_ms), compared).select(
+        rows_within_logs(without_expired(rows, expired_before_ms), compared).select(
             *_RECORD, _hash(schema).alias("hash")
         )
         for rows in (in_files, in_log)
@@ -59,9 +59,9 @@ def differences(
     differing = _differing_buckets(files, log, logs)
     if not differing:
         return {}
-    there = within_logs(log, differing).withColumnRenamed("hash", "hash_in_log")
+    there = rows_within_logs(log, differing).withColumnRenamed("hash", "hash_in_log")
     rows = (
-        within_logs(files, differing)
+        rows_within_logs(files, differing)
         .join(there, list(_RECORD))
         .where("hash != hash_in_log")
         .orderBy(*_RECORD)
@@ -75,7 +75,7 @@ def differences(
 
 
 def _rows_of_log(
-    spark: SparkSession, form: ValueForm, bootstrap: str, compared: Compared
+    spark: SparkSession, form: ValueFormat, bootstrap: str, compared: Compared
 ) -> DataFrame | None:
     """Returns the log's rows as the archive would have them; None: there are none to compare."""
     ends = [(log, united(spans)) for log, spans in compared.items()]

@@ -21,7 +21,7 @@ from tidelog.history import (
 from tidelog.history.history_file import checked_line
 from tidelog.history.history_format import decode_operation
 from tidelog_pipeline.check.history_files import ByteRange, count_lines, lines_of
-from tidelog_pipeline.check.tables import LINE_COUNTS, OPERATIONS
+from tidelog_pipeline.check.stages.tables import LINE_COUNTS, OPERATIONS
 from tidelog_pipeline.columns import Row
 
 _NAMES = 10_000
@@ -61,8 +61,8 @@ def _invoked(number: int, _line: bytes, send: SendInvoked) -> Row:
         number,
         "invoked",
         send.time_ms,
-        _storable(send.client),
-        _storable(send.topic),
+        _valid_name(send.client),
+        _valid_name(send.topic),
         send.partition,
         send.value,
         *(None,) * 10,
@@ -74,8 +74,8 @@ def _ended(number: int, _line: bytes, send: SendEnded) -> Row:
         number,
         "ended",
         send.time_ms,
-        _storable(send.client),
-        _storable(send.topic),
+        _valid_name(send.client),
+        _valid_name(send.topic),
         send.partition,
         send.value,
         send.outcome.value,
@@ -93,8 +93,8 @@ def _poll(number: int, line: bytes, poll: PollEnded) -> Row:
         line=number,
         kind="reader",
         time_ms=poll.time_ms,
-        client=_storable(poll.client),
-        topic=_storable(poll.topic),
+        client=_valid_name(poll.client),
+        topic=_valid_name(poll.topic),
         partition=poll.partition,
         final=poll.final,
         offsets=poll.offsets,
@@ -108,7 +108,7 @@ def _reader(number: int, line: bytes, operation: Any, kind: str = "reader") -> R
     return OPERATIONS.row(
         line=number,
         kind=kind,
-        topic=_storable(operation.topic),
+        topic=_valid_name(operation.topic),
         partition=operation.partition,
         raw=line,
     )
@@ -119,7 +119,7 @@ def _nemesis(number: int, line: bytes, _event: Nemesis) -> Row:
 
 
 @lru_cache(_NAMES)
-def _storable(name: str) -> str:
+def _valid_name(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError as error:

@@ -15,7 +15,7 @@ from pyarrow import fs
 from tidelog.history import HistoryError
 from tidelog.history.history_file import MAX_LINE_BYTES
 from tidelog.history.history_format import check_header
-from tidelog_pipeline.errors import JobError
+from tidelog_pipeline.job_command import JobError
 
 RANGE_BYTES = 32 << 20
 _CHUNK_BYTES = 1 << 20

@@ -30,10 +30,10 @@ from tidelog.history.history_format import decode_operation
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.report import MAX_NEMESIS_EVENTS, WriteTiming
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check import tables
 from tidelog_pipeline.check.decoding import counted, decoded
 from tidelog_pipeline.check.history_files import ByteRange, find_files, ranges_of
-from tidelog_pipeline.check.log_stage import (
+from tidelog_pipeline.check.stages import tables
+from tidelog_pipeline.check.stages.log_stage import (
     FACTS_OFFSET,
     FACTS_RANK,
     JUMP_RANK,
@@ -41,30 +41,30 @@ from tidelog_pipeline.check.log_stage import (
     SEND_RANK,
     log_stage,
 )
-from tidelog_pipeline.check.part_verdict import Verdict, joined
-from tidelog_pipeline.check.reader_stage import reader_stage
-from tidelog_pipeline.check.sender_stage import sender_stage
-from tidelog_pipeline.check.tables import Stage
-from tidelog_pipeline.check.timing_stage import (
+from tidelog_pipeline.check.stages.reader_stage import reader_stage
+from tidelog_pipeline.check.stages.sender_stage import sender_stage
+from tidelog_pipeline.check.stages.tables import Stage
+from tidelog_pipeline.check.stages.task_verdict import Verdict, joined
+from tidelog_pipeline.check.stages.timing_stage import (
     overall_stage,
     partition_stage,
     timing_of,
     windows_of,
 )
-from tidelog_pipeline.check.value_stage import Marks, value_stage
+from tidelog_pipeline.check.stages.value_stage import Marks, value_stage
 from tidelog_pipeline.columns import Columns, Row, Run, rows_of
 
 # Bytes of the history whose rows go to one task of a shuffle.
 TASK_BYTES = 32 << 20
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     report: Report
     timing: WriteTiming
     worker_peak_kb: int
 
 
-class Listing(NamedTuple):
+class HistoryListing(NamedTuple):
     """Small parts of a history, whatever its size.
 
     - `events`: the first of `event_count` events.
@@ -77,7 +77,7 @@ class Listing(NamedTuple):
     event_count: int
 
 
-def check(spark: SparkSession, place: str, range_bytes: int) -> Checked:
+def check(spark: SparkSession, place: str, range_bytes: int) -> CheckResult:
     """Checks a history.
 
     Raises `HistoryNotFoundError`, and `HistoryError` for a history that is malformed or
@@ -106,7 +106,7 @@ def check(spark: SparkSession, place: str, range_bytes: int) -> Checked:
         report.operations, report.partitions = listing.operations, listing.partitions
         report.nemesis, report.nemesis_count = listing.events, listing.event_count
         timing = _timing(acknowledged, report, narrow)
-    return Checked(report, timing, verdict.worker_peak_kb)
+    return CheckResult(report, timing, verdict.worker_peak_kb)
 
 
 def _raise_first(
@@ -149,7 +149,7 @@ def _first_undecoded(operations: DataFrame) -> tuple[int, str] | None:
     return None if row is None else (row["line"], row["error"])
 
 
-def _listing(operations: DataFrame) -> Listing:
+def _listing(operations: DataFrame) -> HistoryListing:
     kinds = {row["kind"]: row["count"] for row in operations.groupBy("kind").count().collect()}
     kinds.pop("error", None)
     named = operations.where("partition >= 0").select("topic", "partition")
@@ -159,7 +159,7 @@ def _listing(operations: DataFrame) -> Listing:
         name = TopicPartition(mark.topic, mark.partition)
         marks.setdefault(name, LossMarks()).add(mark)
     events = list(_decoded_of(operations, "nemesis", MAX_NEMESIS_EVENTS))
-    return Listing(
+    return HistoryListing(
         sum(kinds.values()),
         named.distinct().count(),
         marks,

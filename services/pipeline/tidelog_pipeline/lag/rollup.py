@@ -20,8 +20,8 @@ _WHO = ("kind", "who")
 
 def samples_of(records: DataFrame) -> DataFrame:
     """Parses samples from the topic's values. A record that is not a sample has no kind."""
-    told = sf.from_json(sf.col("value").cast("string"), SAMPLE_SCHEMA)
-    return records.select(told.alias("told")).select("told.*")
+    parsed = sf.from_json(sf.col("value").cast("string"), SAMPLE_SCHEMA)
+    return records.select(parsed.alias("parsed")).select("parsed.*")
 
 
 def partition_lag(samples: DataFrame, level: str) -> DataFrame:

@@ -1,10 +1,11 @@
-"""One measurement of the lag of followers and queries, as records of a topic. Pure."""
+"""Samples of lag, and the days for which they are rolled up. Pure."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from pyspark.sql.types import (
@@ -57,7 +58,7 @@ class LagSample:
     problem: str | None = None
 
 
-class QueryPlace(NamedTuple):
+class QueryPosition(NamedTuple):
     """The position of the record that a query reads next."""
 
     query: str
@@ -66,8 +67,8 @@ class QueryPlace(NamedTuple):
 
 
 def to_value(sample: LagSample) -> bytes:
-    told = {name: value for name, value in asdict(sample).items() if value is not None}
-    return json.dumps(told, separators=(",", ":")).encode()
+    fields = {name: value for name, value in asdict(sample).items() if value is not None}
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def leaders_of(states: Iterable[ServiceState]) -> dict[TopicPartition, ReplicaState]:
@@ -110,7 +111,7 @@ def replica_samples(at_ms: int, leaders: Mapping[TopicPartition, ReplicaState]) 
 
 def query_samples(
     at_ms: int,
-    places: Iterable[QueryPlace],
+    places: Iterable[QueryPosition],
     leaders: Mapping[TopicPartition, ReplicaState],
 ) -> list[LagSample]:
     """Samples against the current high watermark.
@@ -138,3 +139,45 @@ def silent_sample(at_ms: int, who: str, problem: str) -> LagSample:
 
 def _known(figure: int) -> int | None:
     return None if figure == NOT_KNOWN else figure
+
+
+DAY_MS = 86_400_000
+# A record has the time of its sample, and the log may be slightly out of order around midnight.
+SLACK_MS = 600_000
+
+
+class Days(NamedTuple):
+    """A range of days; both ends are included."""
+
+    first: date
+    last: date
+
+    @property
+    def all(self) -> list[date]:
+        count = (self.last - self.first).days + 1
+        return [self.first + timedelta(days=n) for n in range(count)]
+
+    @property
+    def start_ms(self) -> int:
+        return start_ms(self.first)
+
+    @property
+    def end_ms(self) -> int:
+        return start_ms(self.last) + DAY_MS
+
+
+def start_ms(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1000
+
+
+def day_of(at_ms: int) -> date:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).date()
+
+
+def incomplete_days(days: Days, oldest_ms: Iterable[int]) -> list[date]:
+    """Returns the days of which the log has deleted samples, or may have.
+
+    - `oldest_ms`: time of the first record of each partition from which records were deleted.
+    """
+    oldest = max(oldest_ms, default=0)
+    return [day for day in days.all if start_ms(day) <= oldest]

@@ -12,23 +12,23 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from tidelog.spark import register
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
 from tidelog_pipeline.columns import Columns, Run, rows_of
-from tidelog_pipeline.errors import JobError
-from tidelog_pipeline.state_changes import event_rows
-from tidelog_pipeline.state_changes.availability import Trouble
-from tidelog_pipeline.state_changes.departures import (
+from tidelog_pipeline.job_command import JobError
+from tidelog_pipeline.state_changes.core import event_rows
+from tidelog_pipeline.state_changes.core.availability import Trouble
+from tidelog_pipeline.state_changes.core.departures import (
     DEPARTURE_KINDS,
     Departures,
     departures_in,
 )
-from tidelog_pipeline.state_changes.incarnations import Told
-from tidelog_pipeline.state_changes.table_rows import SCHEMAS, Lines
+from tidelog_pipeline.state_changes.core.incarnations import ObservedPeriod
+from tidelog_pipeline.state_changes.core.table_rows import SCHEMAS, Lines
 
 EVENTS_PER_TASK = 50_000
 _TIME = "_at"
 _PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
 
-class NothingToldError(JobError):
+class NoEventsError(JobError):
     """There are no state changes; the message says where they were expected."""
 
 
@@ -40,7 +40,7 @@ class Tables(NamedTuple):
     """
 
     frames: Mapping[str, DataFrame]
-    told: Told
+    observed_period: ObservedPeriod
     lines: Lines
     kept: tuple[DataFrame, ...]
 
@@ -64,16 +64,16 @@ def read_topic(spark: SparkSession, bootstrap: list[str]) -> DataFrame:
 
 
 def tables_of(read: DataFrame) -> Tables:
-    """Builds the tables from parsed events. Raises `NothingToldError`."""
+    """Builds the tables from parsed events. Raises `NoEventsError`."""
     read.persist(StorageLevel.DISK_ONLY)
     lines = _lines(read)
     events = read.where("topic is not null")
-    told, count = _told(events)
-    if told is None:
+    observed_period, count = _observed_period(events)
+    if observed_period is None:
         read.unpersist()
-        raise NothingToldError(
-            f"none of {lines.read:,} lines tells a state change ({lines.malformed:,} of them are "
-            "cut or wrong)"
+        raise NoEventsError(
+            f"none of {lines.read:,} lines reports a state change ({lines.malformed:,} of them are "
+            "truncated or malformed)"
         )
     tasks = max(read.sparkSession.sparkContext.defaultParallelism, count // EVENTS_PER_TASK)
     grouped = (
@@ -82,10 +82,10 @@ def tables_of(read: DataFrame) -> Tables:
         .sortWithinPartitions("topic", "partition")
     )
     rows = _mapped(
-        grouped, event_rows.TABLE_ROWS, event_rows.table_rows(_departures(events), told)
+        grouped, event_rows.TABLE_ROWS, event_rows.table_rows(_departures(events), observed_period)
     ).persist(StorageLevel.DISK_ONLY)
     frames = {name: _table(rows, name) for name in SCHEMAS}
-    return Tables(frames | _sums(frames), told, lines, (read, rows))
+    return Tables(frames | _sums(frames), observed_period, lines, (read, rows))
 
 
 def _mapped(frame: DataFrame, gives: Columns, run: Run) -> DataFrame:
@@ -99,11 +99,11 @@ def _lines(read: DataFrame) -> Lines:
     return Lines(*(value or 0 for value in sums))
 
 
-def _told(events: DataFrame) -> tuple[Told | None, int]:
+def _observed_period(events: DataFrame) -> tuple[ObservedPeriod | None, int]:
     first = events.agg(F.min("time_ms"), F.max("time_ms"), F.count("time_ms")).first()
     assert first is not None
     since_ms, until_ms, count = first
-    return (Told(since_ms, until_ms) if count else None), count
+    return (ObservedPeriod(since_ms, until_ms) if count else None), count
 
 
 def _departures(events: DataFrame) -> Departures:

@@ -173,8 +173,8 @@ class Directory:
                 writer = file.read().strip() or "another process"
                 raise TidelogError(
                     ErrorCode.INVALID_REQUEST,
-                    f"{of or self.root} is being written by {writer}; "
-                    "until that has ended, or give another directory",
+                    f"{of or self.root} is being written by {writer}; wait until it has ended, or "
+                    "give another directory",
                 ) from None
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
@@ -184,13 +184,13 @@ class Directory:
 
 def directory_at(location: str) -> Directory:
     """Raises `ValueError` for a location that is not on a mounted file system."""
-    told = urlparse(location)
-    if told.scheme not in ("", "file") or not told.path:
+    url = urlparse(location)
+    if url.scheme not in ("", "file") or not url.path:
         raise ValueError(
             "must be a directory that this machine and all executors mount under one path, as "
-            "/data/archive; object stores cannot rename, which the jobs rest on"
+            "/data/archive; object stores cannot rename, which the jobs depend on"
         )
-    return Directory(Path(told.path).absolute())
+    return Directory(Path(url.path).absolute())
 
 
 def sync_directory(path: Path) -> None:

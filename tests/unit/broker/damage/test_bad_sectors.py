@@ -12,8 +12,8 @@ import pytest
 
 from tidelog.errors import RecordsDamagedError
 from tidelog.state_changes.event import Kind
-from tidelog_broker.damage.batch_sealer import UNREADABLE_PAUSE_S
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.damage.batch_quarantine import UNREADABLE_PAUSE_S
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import NOT_WHOLE
 from unit.broker.broker_parts import KEY, append, commit
@@ -113,7 +113,7 @@ async def test_a_follower_copies_the_batch_of_a_bad_sector_and_keeps_those_behin
     broker.read(partition)
     await asyncio.sleep(1)
     assert broker.stored().isr[0].broker_epoch == NOT_WHOLE
-    assert not broker.replicas.logs.is_out(KEY)
+    assert not broker.replicas.logs.is_out_of_service(KEY)
     await broker.has(led_by_another(state()))
     assert partition.fetch_position().fetch_offset == 1
     assert partition.log.log_end_offset == 3

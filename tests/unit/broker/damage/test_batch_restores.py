@@ -60,14 +60,14 @@ class Leader:
         data = self.replicas.memory.names[segment].data
         data[len(data) // 2] ^= 1
         evidence = self.replicas.logs.damaged_batches.evidence_of(self.partition.name, KEY)
-        check = log.begin_seal(segment, evidence, copies=False)
+        check = log.begin_quarantine(segment, evidence, copies=False)
         assert check is not None
         check.run()
-        log.finish_seal(check)
+        log.finish_quarantine(check)
 
-    def wanted(self, follower: int = 2) -> list[DivergedRange]:
+    def ranges_to_request(self, follower: int = 2) -> list[DivergedRange]:
         self.sleep(batch_restores.PAUSE_MS)
-        return list(self.restores.wanted(follower, lambda _: self.agreed))
+        return list(self.restores.ranges_to_request(follower, lambda _: self.agreed))
 
     def sleep(self, ms: int) -> None:
         self.clock.now_ms += ms
@@ -100,7 +100,7 @@ class Leader:
         return list(answer.batches) == self.sound[1:]
 
     def waits(self) -> bool:
-        return self.restores.is_coming(self.partition, FOUND)
+        return self.restores.may_be_restored(self.partition, FOUND)
 
 
 @pytest.fixture
@@ -113,25 +113,25 @@ async def test_the_leader_requests_an_unreadable_batch_from_an_in_sync_follower(
     leads: Leader,
 ) -> None:
     assert not leads.reads()
-    assert leads.wanted() == WANTED
+    assert leads.ranges_to_request() == WANTED
     assert leads.sends(leads.sound[1])
     assert leads.reads()
     assert leads.log_batches() == leads.sound
     assert leads.replicas.logs.damaged_batches.of(KEY) == []
     assert leads.partition.leading is not None
-    assert leads.wanted() == []
+    assert leads.ranges_to_request() == []
 
 
 @pytest.mark.parametrize("size", [300_000, 1 << 20, (16 << 20) - 1_000])
 async def test_a_batch_of_any_size_that_a_topic_allows_is_restored(size: int) -> None:
     leads = await Leader().start(size)
-    assert leads.wanted() == WANTED
+    assert leads.ranges_to_request() == WANTED
     assert await leads.sends_over_the_wire()
     assert leads.log_batches() == leads.sound
 
 
 async def test_a_restore_is_reported_and_the_evidence_is_of_repaired_damage(leads: Leader) -> None:
-    leads.wanted()
+    leads.ranges_to_request()
     leads.sends(leads.sound[1])
     (event,) = leads.replicas.events(Kind.REPLICA_REPAIRED)
     assert (event.details["first_offset"], event.details["other_broker"]) == (1, 2)
@@ -144,15 +144,15 @@ async def test_a_follower_out_of_sync_or_not_known_to_agree_is_not_asked(leads: 
     leads.partition.take(
         state(replicas=(1, 2, 3), isr=(1, 2), min_isr=1), 11, broker_epoch=101, now_ms=1
     )
-    assert leads.wanted(3) == []
+    assert leads.ranges_to_request(3) == []
     leads.agreed = 1
-    assert leads.wanted(2) == []
+    assert leads.ranges_to_request(2) == []
 
 
 async def test_unrequested_or_late_batches_are_not_taken(leads: Leader) -> None:
     assert leads.sends(leads.sound[1])
     assert not leads.reads()
-    leads.wanted()
+    leads.ranges_to_request()
     leads.partition.stop_leading()
     leads.sends(leads.sound[1])
     assert leads.replicas.logs.damaged_batches.of(KEY) == [FOUND]
@@ -160,8 +160,8 @@ async def test_unrequested_or_late_batches_are_not_taken(leads: Leader) -> None:
 
 async def test_readers_wait_for_batches_that_any_follower_may_have(leads: Leader) -> None:
     assert leads.waits()
-    assert leads.wanted() == WANTED
-    assert leads.wanted(3) == WANTED
+    assert leads.ranges_to_request() == WANTED
+    assert leads.ranges_to_request(3) == WANTED
     leads.sends()
     assert leads.waits()
     leads.sends(follower=3)
@@ -169,9 +169,9 @@ async def test_readers_wait_for_batches_that_any_follower_may_have(leads: Leader
 
 
 async def test_readers_stop_waiting_for_a_follower_that_sends_nothing(leads: Leader) -> None:
-    leads.wanted()
+    leads.ranges_to_request()
     leads.sends()
-    leads.wanted(3)
+    leads.ranges_to_request(3)
     leads.sleep(batch_restores.WAIT_MS - 1)
     assert leads.waits()
     leads.sleep(1)
@@ -190,8 +190,8 @@ async def test_a_session_without_the_partition_leaves_the_request_to_the_other(
     leads: Leader,
 ) -> None:
     leads.sleep(batch_restores.PAUSE_MS)
-    assert list(leads.restores.wanted(2, lambda _: NO_OFFSET)) == []
-    assert list(leads.restores.wanted(2, lambda _: leads.agreed)) == WANTED
+    assert list(leads.restores.ranges_to_request(2, lambda _: NO_OFFSET)) == []
+    assert list(leads.restores.ranges_to_request(2, lambda _: leads.agreed)) == WANTED
 
 
 async def test_readers_of_the_only_copy_do_not_wait(leads: Leader) -> None:
@@ -201,15 +201,15 @@ async def test_readers_of_the_only_copy_do_not_wait(leads: Leader) -> None:
 
 
 async def test_a_follower_that_lacks_the_batch_too_is_asked_again_rarely(leads: Leader) -> None:
-    assert leads.wanted() == WANTED
-    assert leads.wanted() == []
+    assert leads.ranges_to_request() == WANTED
+    assert leads.ranges_to_request() == []
     leads.sleep(batch_restores.RETRY_MS)
-    assert leads.wanted() == WANTED
+    assert leads.ranges_to_request() == WANTED
     leads.sends()
     leads.sleep(batch_restores.RETRY_MS)
-    assert leads.wanted() == []
+    assert leads.ranges_to_request() == []
     leads.sleep(batch_restores.SLOW_RETRY_MS)
-    assert leads.wanted() == WANTED
+    assert leads.ranges_to_request() == WANTED
     leads.sends(leads.sound[1])
     assert leads.reads()
 
@@ -217,21 +217,21 @@ async def test_a_follower_that_lacks_the_batch_too_is_asked_again_rarely(leads: 
 async def test_a_follower_that_was_out_of_the_isr_as_it_answered_is_asked_again(
     leads: Leader,
 ) -> None:
-    assert leads.wanted() == WANTED
+    assert leads.ranges_to_request() == WANTED
     without = state(replicas=(1, 2, 3), isr=(1, 3), min_isr=1)
     leads.partition.take(without, 11, broker_epoch=101, now_ms=1)
     leads.sends(leads.sound[1])
     assert not leads.reads()
     leads.partition.take(LED, 12, broker_epoch=101, now_ms=1)
     leads.sleep(batch_restores.RETRY_MS)
-    assert leads.wanted() == WANTED
+    assert leads.ranges_to_request() == WANTED
 
 
 async def test_a_different_batch_is_not_taken_and_counts_as_missing(leads: Leader) -> None:
-    leads.wanted()
+    leads.ranges_to_request()
     leads.sends(leads.sound[2])
     assert not leads.reads()
-    leads.wanted(3)
+    leads.ranges_to_request(3)
     leads.sends(follower=3)
     assert not leads.waits()
 
@@ -240,15 +240,15 @@ async def test_a_batch_copied_as_unreadable_is_requested_once_a_reader_needs_it(
     leads: Leader,
 ) -> None:
     leads.replicas.logs.damaged_batches.cut(KEY, 0)  # not caused by damage of this disk
-    assert leads.wanted() == []
+    assert leads.ranges_to_request() == []
     assert leads.waits()
-    assert leads.wanted() == WANTED
+    assert leads.ranges_to_request() == WANTED
     leads.sends(leads.sound[1])
     assert leads.reads()
-    assert leads.wanted() == []
+    assert leads.ranges_to_request() == []
 
 
 async def test_the_number_of_batches_that_readers_request_is_bounded(leads: Leader) -> None:
     for offset in range(10, 10 + batch_restores.MAX_NOTED):
-        assert leads.restores.is_coming(leads.partition, OffsetRange(offset, offset + 1))
-    assert not leads.restores.is_coming(leads.partition, OffsetRange(1000, 1001))
+        assert leads.restores.may_be_restored(leads.partition, OffsetRange(offset, offset + 1))
+    assert not leads.restores.may_be_restored(leads.partition, OffsetRange(1000, 1001))

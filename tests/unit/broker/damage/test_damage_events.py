@@ -5,7 +5,7 @@ import asyncio
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.damage.recent_damage import RecentDamage
-from tidelog_broker.storage.damaged_replica import DamagedReplica
+from tidelog_broker.storage.replica_directories import DamagedReplica
 from unit.broker.broker_parts import KEY, KEYS, emitted_events, stages
 from unit.broker.damage.test_replica_repair import Broker, flip, three_records
 from unit.broker.damage.test_resignations import Store
@@ -63,7 +63,7 @@ async def test_repaired_damage_is_no_longer_reported_as_damage() -> None:
 async def test_damage_found_at_a_start_is_reported_as_such() -> None:
     broker = Broker()
     await three_records(broker)
-    broker.replicas.logs.take_out(KEY, "as the test wants it")
+    broker.replicas.logs.take_out_of_service(KEY, "as the test wants it")
     await broker.repair.resign_found([DamagedReplica(KEY, NAME, "as the test wants it")])
     (event,) = broker.replicas.events(Kind.REPLICA_DAMAGED)
     assert event.details == {"why": "as the test wants it", "at_start": True}
@@ -74,7 +74,7 @@ async def test_damage_is_reported_after_its_repair_and_after_a_start_that_found_
     while_running = await repaired()
     at_start = Broker()
     await three_records(at_start)
-    at_start.replicas.logs.take_out(KEY, "as the test wants it")
+    at_start.replicas.logs.take_out_of_service(KEY, "as the test wants it")
     await at_start.repair.resign_found([DamagedReplica(KEY, NAME, "as the test wants it")])
     await at_start.stop()
     for broker in (while_running, at_start):

@@ -297,7 +297,7 @@ async def test_a_divergence_of_a_previous_leader_ends_and_is_found_by_the_next()
         await asyncio.sleep(2 * SWEEP_INTERVAL_S)
     assert (leads.divergences.count, leads.files()) == (0, ["resolved"])
     ended = leads.replicas.events(Kind.REPLICA_DIVERGED)[-1]
-    assert ended.details["end"] == "another broker leads; it compares now"
+    assert ended.details["end"] == "another broker leads, and compares from now on"
     await leads.replicas.take(state(epoch=8), revision=13)
     leads.check = leads.new_check()
     await leads.reported(report_of(others()))
@@ -439,10 +439,10 @@ async def test_a_follower_lists_the_batches_that_its_leader_requests(follows: Le
 
 
 async def test_a_follower_sends_the_batches_that_its_leader_cannot_read(follows: Leader) -> None:
-    wanted = [DivergedRange(KEY, start, 10, wants_contents=True) for start in (4, 5)]
+    ranges_to_request = [DivergedRange(KEY, start, 10, wants_contents=True) for start in (4, 5)]
     reports = DigestReports(follows.digests)
     async with at_work(follows.digests.run()):
-        reports.answered(wanted, lambda _: True)
+        reports.answered(ranges_to_request, lambda _: True)
         await until_idle()
     (listed,) = reports.next(1.0)
     assert listed.contents == follows.held[4:]

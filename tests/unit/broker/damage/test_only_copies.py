@@ -117,7 +117,7 @@ async def test_a_start_that_finds_damage_in_the_only_copy_cuts_nothing() -> None
     partition = await again.has(replace(ALONE, leader_epoch=ALONE.leader_epoch + 1))
     append(partition, b"more")
     assert consume(partition, 2) == [2, 3]
-    assert not again.replicas.logs.is_out(KEY)
+    assert not again.replicas.logs.is_out_of_service(KEY)
     await again.stop()
 
 

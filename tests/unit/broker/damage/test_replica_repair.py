@@ -14,7 +14,7 @@ from tidelog.state_changes.event import Kind, Stage
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import MAX_RETRY_DELAY_S, ReplicaRepair, repair_delay_s
 from tidelog_broker.damage.resignations import Resignations
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.log_errors import LogStorageError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.schema import (
@@ -73,7 +73,7 @@ class Broker:
         self.replicas.manager.on_failure = self.repair.failed
         self.replicas.manager.on_following = self.repair.copy_missing
         self.tasks = [
-            asyncio.create_task(self.repair.seal_only_copies()),
+            asyncio.create_task(self.repair.quarantine_only_copies()),
             asyncio.create_task(self.repair.resign_failed()),
             asyncio.create_task(self.repair.repair_resigned()),
         ]
@@ -98,17 +98,17 @@ class Broker:
     def high_watermark(self) -> int:
         return max((p.high_watermark for p in self.replicas.manager.all()), default=0)
 
-    def holds(self, wanted: LeaderAndIsr, name: TopicPartition = NAME) -> int:
-        return self.store.put(KEYS.leader_and_isr(name), encode_leader_and_isr(wanted))
+    def holds(self, ranges_to_request: LeaderAndIsr, name: TopicPartition = NAME) -> int:
+        return self.store.put(KEYS.leader_and_isr(name), encode_leader_and_isr(ranges_to_request))
 
     def stored(self) -> LeaderAndIsr:
         return decode_leader_and_isr(self.store.item(KEYS.leader_and_isr(NAME)).value)
 
-    async def has(self, wanted: LeaderAndIsr) -> Partition:
+    async def has(self, ranges_to_request: LeaderAndIsr) -> Partition:
         """The controller has decided, and this broker has applied the decision."""
-        revision = self.holds(wanted)
+        revision = self.holds(ranges_to_request)
         self.replicas.cache.load(await self.store.snapshot(KEYS.root))
-        (partition,) = await self.replicas.take(wanted, revision=revision)
+        (partition,) = await self.replicas.take(ranges_to_request, revision=revision)
         return partition
 
     def read(self, partition: Partition) -> TidelogError | None:
@@ -121,8 +121,8 @@ class Broker:
         return None
 
 
-async def three_records(broker: Broker, wanted: LeaderAndIsr | None = None) -> Partition:
-    partition = await broker.has(wanted or state())
+async def three_records(broker: Broker, ranges_to_request: LeaderAndIsr | None = None) -> Partition:
+    partition = await broker.has(ranges_to_request or state())
     commit(partition, *[bytes(100)] * 3)
     return partition
 
@@ -317,7 +317,7 @@ async def test_a_replica_that_is_removed_during_its_repair_is_forgotten() -> Non
     broker.store.reconnect()
     await asyncio.sleep(5)
     assert MARK not in broker.disk.names
-    assert not broker.replicas.logs.is_out(KEY)
+    assert not broker.replicas.logs.is_out_of_service(KEY)
     await broker.stop()
 
 
@@ -350,7 +350,7 @@ async def test_an_unreadable_stored_value_blocks_no_other_replica() -> None:
     broker.replicas.manager.log_failed(ReplicaKey(TOPIC_ID, 2), error)
     await asyncio.sleep(10)
     assert (together.in_service, later.in_service) == (True, True)
-    assert broker.replicas.logs.is_out(KEY)
+    assert broker.replicas.logs.is_out_of_service(KEY)
     await broker.stop()
 
 

@@ -119,8 +119,8 @@ class Store(FlakyStore):
             self.state_changes,
         )
 
-    def holds(self, wanted: LeaderAndIsr, name: TopicPartition = NAME) -> None:
-        self.put(KEYS.leader_and_isr(name), encode_leader_and_isr(wanted))
+    def holds(self, ranges_to_request: LeaderAndIsr, name: TopicPartition = NAME) -> None:
+        self.put(KEYS.leader_and_isr(name), encode_leader_and_isr(ranges_to_request))
 
     async def is_known(self) -> None:
         self.cache.load(await self.snapshot(KEYS.root))

@@ -8,7 +8,7 @@ import pytest
 from tidelog.model import TopicPartition
 from tidelog_broker.damage.stray_check import MAX_CHECKED_AT_ONCE, StrayCheck, may_delete
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.storage.replica_names import Stray
+from tidelog_broker.storage.replica_directories import Stray
 from tidelog_runtime.metadata.schema import (
     ClusterEntry,
     LeaderAndIsr,
@@ -46,8 +46,8 @@ class Store(FlakyStore):
         super().__init__(virtual_clock())
         self.put(KEYS.cluster, encode(ClusterEntry(cluster_id)))
 
-    def holds(self, wanted: LeaderAndIsr, name: TopicPartition = NAME) -> None:
-        self.put(KEYS.leader_and_isr(name), encode_leader_and_isr(wanted))
+    def holds(self, ranges_to_request: LeaderAndIsr, name: TopicPartition = NAME) -> None:
+        self.put(KEYS.leader_and_isr(name), encode_leader_and_isr(ranges_to_request))
 
     async def check(self, strays: Sequence[Stray] = (STRAY,), seen: int = 0) -> list[Stray]:
         return await StrayCheck(self, KEYS, 1, lambda: "here", lambda: seen)(strays)

@@ -35,9 +35,9 @@ class Pair:
             await Process(self.cluster, number, disk=disk).start()
             for number, disk in enumerate(self.disks, start=1)
         ]
-        wanted, revision = self.cluster.elect(leader, follower)
+        ranges_to_request, revision = self.cluster.elect(leader, follower)
         for process in (leader, follower):
-            await self.cluster.command(process, wanted, revision)
+            await self.cluster.command(process, ranges_to_request, revision)
         assert (await leader.produce()).appended is not None
         return leader, follower
 

@@ -7,6 +7,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog import record_batch
 from tidelog.batch import is_fence, producer_crc32c
 from tidelog.client.descriptions import topic_from_wire
@@ -23,7 +24,6 @@ from tidelog_broker.requests.describe_producers import DescribeProducers
 from tidelog_broker.requests.list_offsets import ListOffsets
 from tidelog_broker.requests.produce import Produce
 from tidelog_broker.requests.producer_ids import ProducerIds
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
     ClusterEntry,
     ControllerEntry,
@@ -440,11 +440,11 @@ async def test_without_the_store_a_producer_gets_a_retriable_error() -> None:
     edge.store.disconnect()
     response = await init(edge)
     assert code_of(response.error) is ErrorCode.METADATA_STORE_UNAVAILABLE
-    assert "ask again" in response.error.message
+    assert "try again" in response.error.message
 
 
 async def test_an_invalid_producer_name_is_rejected() -> None:
-    with pytest.raises(AbortedError, match="is no producer name") as rejected:
+    with pytest.raises(AbortedError, match="is not a producer name") as rejected:
         await init(Edge(), "a b")
     assert rejected.value.code is grpc.StatusCode.INVALID_ARGUMENT
 

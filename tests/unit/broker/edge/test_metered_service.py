@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+from doubles.memory_store import MemoryStore
 from tidelog.record_batch import without_deltas
 from tidelog.rpc.wire import batch_to_wire
 from tidelog.v1 import broker_pb2 as pb
@@ -17,7 +18,6 @@ from tidelog_broker.requests.describe_producers import DescribeProducers
 from tidelog_broker.requests.list_offsets import ListOffsets
 from tidelog_broker.requests.produce import Produce
 from tidelog_broker.requests.producer_ids import ProducerIds
-from tidelog_runtime.metadata.memory import MemoryStore
 from unit.broker.broker_parts import KEYS, Replicas, in_place, topic_change
 from unit.broker.edge.test_broker_service import CONTEXT, check, timestamps_of
 from unit.broker.fake_log import NAME, sent
@@ -48,7 +48,7 @@ class MeteredEdge:
         return {name: sum(d.counts) for (name, _), d in series if sum(d.counts)}
 
     def rejected(self) -> set[tuple[str, ...]]:
-        return {labels for labels, count in self.meter.refused.values.items() if count}
+        return {labels for labels, count in self.meter.rejected.values.items() if count}
 
 
 async def test_each_request_is_timed_under_its_name() -> None:

@@ -24,7 +24,7 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResult,
     ReportedDigest,
 )
-from tidelog_runtime.turns import ITEMS_PER_TURN
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 from unit.broker.fake_log import TOPIC_ID, sent_by, stamped
 from unit.loop_turns import Turns, in_one_turn
 
@@ -133,7 +133,7 @@ def test_a_divergence_arrives_also_where_no_epoch_is_shared() -> None:
 
 async def test_many_producers_are_converted_with_yields() -> None:
     known = ProducerStates()
-    for producer in range(1, 10 * ITEMS_PER_TURN):
+    for producer in range(1, 10 * ITEMS_PER_SLICE):
         batch = sent_by(producer, 0)
         known.note(stamp(batch, base_offset=producer, leader_epoch=4, append_time_ms=9).header)
     answer = FetchAnswer(1, 0, 5, [], None, known)

@@ -32,7 +32,7 @@ def start() -> StartProgress:
 
 
 def gate(start: StartProgress) -> Any:
-    return StartGate(lambda: start.refusal(3))
+    return StartGate(lambda: start.rejection_reason(3))
 
 
 async def rejected(start: StartProgress, method: str) -> tuple[grpc.StatusCode, str]:

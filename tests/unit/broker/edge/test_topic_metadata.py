@@ -54,10 +54,10 @@ async def test_only_a_changed_partition_is_serialized_again(
     cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    tell = topic_metadata._Telling.__call__
+    tell = topic_metadata._PartitionWriter.__call__
 
     def counted(
-        self: topic_metadata._Telling,
+        self: topic_metadata._PartitionWriter,
         metadata: broker_pb2.PartitionMetadata,
         number: int,
         known: VersionedState,
@@ -65,7 +65,7 @@ async def test_only_a_changed_partition_is_serialized_again(
         made.append(number)
         tell(self, metadata, number, known)
 
-    monkeypatch.setattr(topic_metadata._Telling, "__call__", counted)
+    monkeypatch.setattr(topic_metadata._PartitionWriter, "__call__", counted)
     topics = TopicMetadata(cache)
     first, other = map(copy, (await metadata_of(topics)).partitions)
     cache.apply([partition_change(state(leader=2), 130)])
@@ -112,7 +112,7 @@ async def test_nothing_is_kept_of_a_deleted_topic(cache: MetadataCache) -> None:
     await metadata_of(topics)
     cache.apply([Changed(TOPIC_KEY, None, 132)])
     assert (await metadata_of(topics)).HasField("error")
-    assert not topics._made
+    assert not topics._messages
 
 
 async def test_added_and_removed_partitions_are_reported(cache: MetadataCache) -> None:

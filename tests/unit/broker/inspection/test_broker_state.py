@@ -40,7 +40,7 @@ async def test_a_description_has_the_identity_and_the_store_health(cluster: Clus
     state = await described(process)
     assert (state.role, state.id, state.address) == ("broker", 1, address_of(1))
     assert state.store.unreachable_ms == StoreHealth().unreachable_ms
-    assert state.events_told == process.broker.state_changes.told > 0
+    assert state.events_told == process.broker.state_changes.reported > 0
     await process.stop()
 
 

@@ -16,14 +16,14 @@ from tidelog.inspection.model import (
     WaitingConsumer,
 )
 from tidelog.model import NO_LEADER, Acks
-from tidelog_broker.inspection.replica_state import Failure, Now, is_well, replica_state
+from tidelog_broker.inspection.replica_state import Clocks, Failure, is_healthy, replica_state
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.metadata.schema import Moving
 from unit.broker.broker_parts import append, fetch_by
 from unit.broker.fake_log import FakeLog, epoch_of, leader, new_partition, sent, state
 
-NOW = Now(monotonic_ms=5_000, wall_ms=90_000)
+NOW = Clocks(monotonic_ms=5_000, wall_ms=90_000)
 
 
 class Around:
@@ -59,8 +59,8 @@ class Around:
         return self.diverged
 
 
-def described(partition: Partition, around: Around | None = None) -> ReplicaState:
-    return replica_state(partition, around or Around(), NOW)
+def described(partition: Partition, context: Around | None = None) -> ReplicaState:
+    return replica_state(partition, context or Around(), NOW)
 
 
 def progress_of(partition: Partition, follower: int) -> FollowerProgress:
@@ -117,8 +117,8 @@ def test_a_replica_out_of_service_is_damaged() -> None:
 
 
 def test_a_failure_is_described_with_its_age() -> None:
-    around = Around(failure=Failure("disk_full", "no room", since_ms=4_000))
-    replica = described(leader(FakeLog()), around)
+    context = Around(failure=Failure("disk_full", "no room", since_ms=4_000))
+    replica = described(leader(FakeLog()), context)
     assert (replica.failure, replica.failure_message, replica.failure_ms) == (
         "disk_full",
         "no room",
@@ -198,48 +198,48 @@ def test_rejected_appends_are_counted_in_their_epoch() -> None:
 
 
 def test_a_leader_with_all_in_sync_is_healthy() -> None:
-    assert is_well(described(leader(FakeLog())), state())
+    assert is_healthy(described(leader(FakeLog())), state())
 
 
 def test_a_partition_that_lacks_a_member_is_not_healthy() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
-    assert not is_well(described(partition), state(isr=(1, 2)))
+    assert not is_healthy(described(partition), state(isr=(1, 2)))
 
 
 def test_a_partition_under_a_move_is_not_healthy() -> None:
     moving = replace(state(), moving=Moving("op", (1, 2, 3), (3, 2, 1)))
-    assert not is_well(described(leader(FakeLog(), moving)), moving)
+    assert not is_healthy(described(leader(FakeLog(), moving)), moving)
 
 
 def test_a_partition_without_a_leader_is_not_healthy() -> None:
-    assert not is_well(described(follower_of(NO_LEADER)), replace(state(), leader=NO_LEADER))
+    assert not is_healthy(described(follower_of(NO_LEADER)), replace(state(), leader=NO_LEADER))
 
 
 def test_a_partition_whose_high_watermark_is_stalled_is_not_healthy() -> None:
-    assert not is_well(described(leader(FakeLog()), Around(stalled_ms=0)), state())
+    assert not is_healthy(described(leader(FakeLog()), Around(stalled_ms=0)), state())
 
 
 def test_a_partition_that_consumers_wait_for_is_not_healthy() -> None:
-    around = Around()
-    around.waiting = [WaitingConsumer(1, 1, 1)]
-    assert not is_well(described(leader(FakeLog()), around), state())
+    context = Around()
+    context.waiting = [WaitingConsumer(1, 1, 1)]
+    assert not is_healthy(described(leader(FakeLog()), context), state())
 
 
 def test_a_partition_whose_disk_rejects_writes_is_not_healthy() -> None:
-    around = Around(failure=Failure("disk_full", "", 0))
-    assert not is_well(described(leader(FakeLog()), around), state())
+    context = Around(failure=Failure("disk_full", "", 0))
+    assert not is_healthy(described(leader(FakeLog()), context), state())
 
 
 def test_a_follower_that_cannot_fetch_is_not_healthy() -> None:
-    around = Around()
-    assert is_well(described(follower_of(), around), state(leader=2))
-    around.problem = "connection refused"
-    assert not is_well(described(follower_of(), around), state(leader=2))
+    context = Around()
+    assert is_healthy(described(follower_of(), context), state(leader=2))
+    context.problem = "connection refused"
+    assert not is_healthy(described(follower_of(), context), state(leader=2))
 
 
 def test_a_replica_with_unreadable_records_lists_them_and_is_not_healthy() -> None:
-    around = Around()
-    around.damaged = [DamagedOffsets(5, 9)]
-    replica = described(leader(FakeLog()), around)
+    context = Around()
+    context.damaged = [DamagedOffsets(5, 9)]
+    replica = described(leader(FakeLog()), context)
     assert replica.damaged == [DamagedOffsets(5, 9)]
-    assert not is_well(replica, state())
+    assert not is_healthy(replica, state())

@@ -10,12 +10,12 @@ from tidelog.batch import NO_SEQUENCE, new_batch, stamp
 from tidelog.log_format import encode_frame_header
 from tidelog.model import NO_EPOCH, NO_PRODUCER_ID, Batch, Codec
 from tidelog_broker.log.clean_shutdown import CleanLog
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.damage_seal import Evidence, discard_evidence
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.quarantine import Evidence, discard_evidence
 from tidelog_broker.log.segment_files import SegmentFiles
-from tidelog_broker.log.unsynced import Unsynced
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 
 DIRECTORY = PurePath("/data/orders-0")
 START_MS = 1_000_000
@@ -86,34 +86,34 @@ def open_log(
     recovery_point: int | None = None,
     directory: PurePath = DIRECTORY,
     files: SegmentFiles | None = None,
-    left: CleanLog | None = None,
+    clean_state: CleanLog | None = None,
     evidence: Evidence = discard_evidence,
-    unsynced: Unsynced = Unsynced.REWRITTEN,
-    least_end: int = 0,
+    unsynced: UnsyncedWrites = UnsyncedWrites.REWRITTEN,
+    min_end_offset: int = 0,
 ) -> Log:
-    """`left` is the result of `ended`: everything up to its end counts as synced, unless a
+    """`clean_state` is the result of `ended`: everything up to its end counts as synced, unless a
     recovery point is given. Without either nothing counts as synced.
     """
     if recovery_point is None:
-        recovery_point = 0 if left is None else left.end_offset
+        recovery_point = 0 if clean_state is None else clean_state.end_offset
     return Log.open(
         disk,
         directory,
         config or LogConfig(),
         recovery_point=recovery_point,
         files=files,
-        left=left,
+        clean_state=clean_state,
         unsynced=unsynced,
         evidence=evidence,
-        least_end=least_end,
+        min_end_offset=min_end_offset,
     )
 
 
-def ended(log: Log, room_for_producers: int = 1000) -> CleanLog:
+def ended(log: Log, max_producers: int = 1000) -> CleanLog:
     """Stop the log cleanly."""
-    left = log.end(room_for_producers)
-    assert left is not None
-    return left
+    clean_state = log.close_cleanly(max_producers)
+    assert clean_state is not None
+    return clean_state
 
 
 def log_of(disk: Disk, batches: Sequence[Batch], config: LogConfig | None = None) -> Log:
@@ -124,7 +124,7 @@ def log_of(disk: Disk, batches: Sequence[Batch], config: LogConfig | None = None
     return log
 
 
-def read_all(log: Log) -> list[Batch]:
+def read_clean_logs(log: Log) -> list[Batch]:
     batches: list[Batch] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -7,8 +7,8 @@ from functools import partial
 
 from tidelog.batch import new_fence, stamp
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch
-from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.producer_history import SNAPSHOT_SUFFIX, snapshot_name
 from tidelog_broker.partition.producer_state import ProducerStates
 from unit.broker.log.builders import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
 from unit.broker.log.builders import DIRECTORY, START_MS, batch_at, ended, open_log
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -31,8 +31,11 @@ def test_outside_the_log_there_is_no_append_time(offset: int) -> None:
 
 def test_append_times_are_known_after_the_log_is_reopened() -> None:
     disk = MemoryDisk()
-    left = ended(log_of_twenty(disk))
-    assert open_log(disk, config=SMALL_SEGMENTS, left=left).append_time_of(7) == START_MS + 6
+    clean_state = ended(log_of_twenty(disk))
+    assert (
+        open_log(disk, config=SMALL_SEGMENTS, clean_state=clean_state).append_time_of(7)
+        == START_MS + 6
+    )
 
 
 def test_without_file_times_there_is_no_append_time() -> None:

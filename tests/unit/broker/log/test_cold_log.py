@@ -7,9 +7,9 @@ import pytest
 from simulation.disk import PAGE_BYTES
 from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import Batch
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.segment import INDEX_SUFFIX
 from tidelog_broker.partition.replica_log import ColdDataError, ColdRange
 from unit.broker.log.builders import START_MS, batch_at, ended, open_log
@@ -48,7 +48,7 @@ def load(disk: MemoryDisk, cold: ColdRange) -> None:
     file.close()
 
 
-def read_all(disk: MemoryDisk, log: Log) -> list[int]:
+def read_clean_logs(disk: MemoryDisk, log: Log) -> list[int]:
     """Load cold parts until everything has been read."""
     found: list[int] = []
     for _ in range(1000):
@@ -109,7 +109,7 @@ def test_a_log_is_read_across_segments_without_waiting(*, lost: bool) -> None:
     """Lost indexes are rebuilt without waiting, too."""
     disk = MemoryDisk()
     log = log_of(disk, 20, THREE_A_SEGMENT)
-    log = open_log(disk, config=THREE_A_SEGMENT, left=ended(log))
+    log = open_log(disk, config=THREE_A_SEGMENT, clean_state=ended(log))
     if lost:
         for path in disk.paths():
             if path.suffix == INDEX_SUFFIX:
@@ -118,13 +118,13 @@ def test_a_log_is_read_across_segments_without_waiting(*, lost: bool) -> None:
     waits = disk.waits
     assert log.read_cached(4, max_bytes=ALL, up_to=20).batches == []
     assert disk.waits == waits
-    assert read_all(disk, log) == list(range(20))
+    assert read_clean_logs(disk, log) == list(range(20))
 
 
 def test_a_search_by_time_does_not_wait_either() -> None:
     disk = MemoryDisk()
-    left = ended(log_of(disk, 20, THREE_A_SEGMENT))
-    log = open_log(disk, config=THREE_A_SEGMENT, left=left)
+    clean_state = ended(log_of(disk, 20, THREE_A_SEGMENT))
+    log = open_log(disk, config=THREE_A_SEGMENT, clean_state=clean_state)
     disk.evict()
     waits, found, loads = disk.waits, None, 0
     while found is None and loads < 100:

@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 
 from tidelog.inspection.model import RESERVE_FILES
 from tidelog_broker.damage.disk_reports import disk_probe
-from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.disk_reserve import (
     REFILL_INTERVAL_MS,
@@ -19,8 +18,9 @@ from tidelog_broker.log.disk_reserve import (
     ReservedDisk,
     with_reserve,
 )
-from tidelog_broker.log.errors import LogStorageError, describe_os_error
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogStorageError, describe_os_error
 from tidelog_broker.storage.data_directory import DataDirectory
 from unit.broker.log.builders import FakeClock, batch_at, open_log
 from unit.broker.log.memory_disk import MemoryDisk
@@ -100,7 +100,7 @@ def test_no_append_uses_the_space_reserved_for_state_files() -> None:
     with pytest.raises(LogStorageError, match="No space left") as rejected:
         log.append([batch_at(40)])
     assert rejected.value.is_full
-    assert rejected.value.is_passing
+    assert rejected.value.is_transient
     machine.memory.space = None
     machine.later()
     log.append([batch_at(40)])
@@ -110,11 +110,11 @@ def test_no_new_replica_uses_the_space_reserved_for_state_files() -> None:
     machine = Machine()
     machine.memory.space = 0
     machine.disk.write_atomically(DATA / "state", b"x" * 50, sync=True)
-    left = machine.reserved_bytes
+    clean_state = machine.reserved_bytes
     with pytest.raises(LogStorageError, match="No space left") as rejected:
         open_log(machine.disk)
     assert rejected.value.is_full
-    assert machine.reserved_bytes == left
+    assert machine.reserved_bytes == clean_state
 
 
 def test_a_used_reserve_is_recreated_by_the_next_process() -> None:
@@ -134,7 +134,7 @@ def test_a_disk_too_full_for_the_reserve_accepts_every_write_but_appends() -> No
     machine.memory.space = 3 * RESERVE_FILE_BYTES
     disk = machine.started()
     disk.write_atomically(DATA / "state", b"x", sync=True)
-    with pytest.raises(OSError, match="kept for state files"):
+    with pytest.raises(OSError, match="reserved for state files"):
         disk.check_append_room()
     log.close()
 
@@ -175,7 +175,7 @@ def test_a_probe_finds_no_space_in_the_reserve() -> None:
     machine.memory.space = 0
     probe = disk_probe(machine.disk, DATA)
     for _ in range(3):
-        with pytest.raises(OSError, match=r"No space|kept for"):
+        with pytest.raises(OSError, match=r"No space|reserved for"):
             probe()
         machine.later()
     machine.memory.space = None

@@ -64,19 +64,19 @@ def test_the_latest_epoch_stays_when_everything_has_expired() -> None:
     epochs = LeaderEpochs(THREE)
     epochs.truncate_from_start(25)
     assert epochs.entries == (EpochEntry(4, 25),)
-    epochs.fit(25, 25)
+    epochs.clip(25, 25)
     assert epochs.entries == (EpochEntry(4, 25),)
 
 
 def test_an_entry_whose_batch_was_never_written_is_cut() -> None:
     epochs = LeaderEpochs((*THREE, EpochEntry(5, 25)))
-    epochs.fit(0, 25)
+    epochs.clip(0, 25)
     assert epochs.entries == THREE
     after_expiry = LeaderEpochs((EpochEntry(4, 25), EpochEntry(5, 25)))
-    after_expiry.fit(25, 25)
+    after_expiry.clip(25, 25)
     assert after_expiry.entries == (EpochEntry(4, 25),)
     never_written = LeaderEpochs((EpochEntry(5, 0),))
-    never_written.fit(0, 0)
+    never_written.clip(0, 0)
     assert never_written.entries == ()
 
 

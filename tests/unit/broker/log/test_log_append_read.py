@@ -13,15 +13,15 @@ from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import NO_EPOCH, Codec, EpochEnd
 from tidelog_broker.log import log as log_module
 from tidelog_broker.log import segment as segment_module
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.errors import (
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import (
     AppendOrderError,
     LogCorruptError,
     LogFailedError,
     LogStorageError,
     OffsetOutOfRangeError,
 )
-from tidelog_broker.log.log import Log
 from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import (
     DIRECTORY,
@@ -32,7 +32,7 @@ from unit.broker.log.builders import (
     ended,
     log_of,
     open_log,
-    read_all,
+    read_clean_logs,
 )
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -62,7 +62,7 @@ def test_batches_are_read_as_they_were_appended(disk: MemoryDisk) -> None:
     batches = [batch_at(0, count=3), batch_at(3, size=0), batch_at(4, count=9, epoch=2)]
     log = log_of(disk, batches)
     assert log.log_end_offset == 13
-    assert read_all(log) == batches
+    assert read_clean_logs(log) == batches
 
 
 def test_the_file_holds_only_the_frames(disk: MemoryDisk) -> None:
@@ -259,8 +259,8 @@ def test_a_full_disk_rejects_the_append_and_changes_nothing() -> None:
         assert (log.log_end_offset, log.latest_epoch, log.failed) == (3, 1, None)
         disk.space = None
         log.append(added)
-        assert read_all(log) == [*batches_from(0, 3), *added]
-        assert read_all(open_log(disk)) == [*batches_from(0, 3), *added]
+        assert read_clean_logs(log) == [*batches_from(0, 3), *added]
+        assert read_clean_logs(open_log(disk)) == [*batches_from(0, 3), *added]
 
 
 def test_a_roll_on_a_full_disk_rejects_the_append_and_changes_nothing() -> None:
@@ -278,20 +278,20 @@ def test_a_roll_on_a_full_disk_rejects_the_append_and_changes_nothing() -> None:
         assert (log.log_end_offset, log.latest_epoch) == (2, 1)
         disk.space = None
         log.append([batch_at(2, epoch=2)])
-        assert read_all(log) == [*batches_from(0, 2), batch_at(2, epoch=2)]
+        assert read_clean_logs(log) == [*batches_from(0, 2), batch_at(2, epoch=2)]
 
 
 def test_an_append_that_cannot_be_undone_fails_the_log(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     disk.space = 50
     disk.fail_truncate = True
-    with pytest.raises(LogFailedError, match="take back a failed append"):
+    with pytest.raises(LogFailedError, match="undo a failed append"):
         log.append([batch_at(3)])
     disk.space, disk.fail_truncate = None, False
     with pytest.raises(LogFailedError):
         log.append([batch_at(3)])
     assert log.failed is not None
-    assert read_all(log) == batches_from(0, 3)
+    assert read_clean_logs(log) == batches_from(0, 3)
 
 
 def test_no_more_files_are_open_than_allowed(disk: MemoryDisk) -> None:
@@ -301,7 +301,7 @@ def test_no_more_files_are_open_than_allowed(disk: MemoryDisk) -> None:
         for log in logs:
             log.append([batch_at(offset)])
     for log in logs:
-        assert read_all(log) == batches_from(0, 3)
+        assert read_clean_logs(log) == batches_from(0, 3)
         assert disk.open_files <= 3
     for log in logs:
         ended(log)
@@ -352,7 +352,9 @@ def test_below_the_start_of_a_log_all_its_bytes_count(disk: MemoryDisk) -> None:
     assert log.bytes_from(0) == log.size_bytes
 
 
-@pytest.mark.parametrize("place", ["summarise", "appended", "encode_frame_header", "is_roll_due"])
+@pytest.mark.parametrize(
+    "place", ["extend_summary", "appended", "encode_frame_header", "is_roll_due"]
+)
 def test_an_interrupted_append_fails_the_log_until_it_is_reopened(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -370,5 +372,5 @@ def test_an_interrupted_append_fails_the_log_until_it_is_reopened(
     with pytest.raises(LogFailedError):
         log.append([batch_at(3)])
     again = open_log(disk)
-    assert read_all(again) in (batches_from(0, 3), batches_from(0, 4))
+    assert read_clean_logs(again) in (batches_from(0, 3), batches_from(0, 4))
     again.append([batch_at(again.log_end_offset)])

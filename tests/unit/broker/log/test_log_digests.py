@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tidelog.batch import new_damaged_batch
 from tidelog.model import Batch, BatchHeader
-from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.partition.range_digest import (
     BatchSummary,
     LogDigests,
@@ -23,7 +23,7 @@ from tidelog_broker.partition.range_digest import (
     batch_digest,
     first_difference,
 )
-from unit.broker.log.builders import START_MS, batch_at, open_log, read_all
+from unit.broker.log.builders import START_MS, batch_at, open_log, read_clean_logs
 from unit.broker.log.memory_disk import MemoryDisk
 
 RANGE = 8
@@ -91,7 +91,9 @@ class TwoReplicas(RuleBasedStateMachine):
         """Append at the leader. The follower copies missing batches one by one or together."""
         leader, follower = self.leader.log, self.follower.log
         leader.append(batches_after(leader.log_end_offset, counts, self.epoch, seed))
-        batches = [b for b in read_all(leader) if b.header.base_offset >= follower.log_end_offset]
+        batches = [
+            b for b in read_clean_logs(leader) if b.header.base_offset >= follower.log_end_offset
+        ]
         groups = [batches] if at_once else [[batch] for batch in batches]
         if batches and batches[0].header.base_offset == follower.log_end_offset:
             for group in groups:
@@ -154,8 +156,8 @@ class TwoReplicas(RuleBasedStateMachine):
         end, start = self.follower.log.log_end_offset, self.follower.log.log_start_offset
         for report in digests.reports(end, start, 100):
             digests.reported(report)
-        left = digests.reports(end, start, 100)
-        assert left == []
+        clean_state = digests.reports(end, start, 100)
+        assert clean_state == []
 
     def _of(self, which: str) -> list[Replica]:
         both = {"leader": [self.leader], "follower": [self.follower]}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.log_dump import dump_log, dump_segment
-from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.log.log_config import LogConfig
 from unit.broker.log.builders import batches_from, open_log
 
 

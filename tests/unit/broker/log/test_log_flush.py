@@ -7,11 +7,11 @@ from pathlib import PurePath
 
 import pytest
 
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.errors import LogFailedError
 from tidelog_broker.log.flush import MAX_FLUSHED_SEGMENTS
 from tidelog_broker.log.log import Log
-from unit.broker.log.builders import batch_at, batches_from, log_of, open_log, read_all
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogFailedError
+from unit.broker.log.builders import batch_at, batches_from, log_of, open_log, read_clean_logs
 from unit.broker.log.memory_disk import MemoryDisk
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=500)
@@ -75,14 +75,14 @@ def test_a_close_is_not_clean_after_an_abandoned_flush_has_failed(
 ) -> None:
     log = abandoned(disk)
     with pytest.raises(LogFailedError):
-        log.end(room_for_producers=1000)
+        log.close_cleanly(max_producers=1000)
     assert log.closed
 
 
 def test_a_close_is_not_clean_while_an_abandoned_flush_runs(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     ticket = log.begin_flush()
-    assert log.end(room_for_producers=1000) is None
+    assert log.close_cleanly(max_producers=1000) is None
     assert ticket is not None
     ticket.run()
 
@@ -102,7 +102,7 @@ def test_flushed_batches_outlive_a_power_failure(disk: MemoryDisk) -> None:
     again = open_log(disk, config=SMALL_SEGMENTS, recovery_point=10)
     assert again.recovery is not None
     assert not again.recovery.lost_data
-    assert read_all(again) == batches
+    assert read_clean_logs(again) == batches
     assert again.leader_epochs == log.leader_epochs[:2]
 
 

@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tidelog.model import NO_EPOCH, Batch
 from tidelog_broker.log.clean_shutdown import CleanLog
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.errors import LogStorageError
-from tidelog_broker.log.unsynced import Unsynced
-from unit.broker.log.builders import START_MS, batch_at, ended, open_log, read_all
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogStorageError
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
+from unit.broker.log.builders import START_MS, batch_at, ended, open_log, read_clean_logs
 from unit.broker.log.memory_disk import MemoryDisk
 
 CONFIG = LogConfig(
@@ -31,20 +31,20 @@ class LogModel(RuleBasedStateMachine):
         self.start = 0
         self.flushed = 0
         self.epoch = 0
-        self.left: CleanLog | None = None
+        self.clean_state: CleanLog | None = None
         self.reopen(0)
 
     def reopen(
         self,
         recovery_point: int,
-        left: CleanLog | None = None,
-        unsynced: Unsynced = Unsynced.REWRITTEN,
+        clean_state: CleanLog | None = None,
+        unsynced: UnsyncedWrites = UnsyncedWrites.REWRITTEN,
     ) -> None:
         self.log = open_log(
             self.disk,
             config=CONFIG,
             recovery_point=recovery_point,
-            left=left,
+            clean_state=clean_state,
             unsynced=unsynced,
         )
 
@@ -119,9 +119,9 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def stop_cleanly(self) -> None:
-        self.left = ended(self.log)
+        self.clean_state = ended(self.log)
         self.flushed = self.end
-        self.reopen(self.flushed, self.left)
+        self.reopen(self.flushed, self.clean_state)
         assert self.log.recovery is None
 
     @rule(torn=st.integers(0, 200))
@@ -132,7 +132,7 @@ class LogModel(RuleBasedStateMachine):
             bytes(batch.records) for batch in self.next_batches([(1, torn)], new_epoch=False)
         )
         self.disk.names[active].data += part
-        self.reopen(self.flushed, self.left)
+        self.reopen(self.flushed, self.clean_state)
         assert self.log.recovery is None or not self.log.recovery.lost_data
 
     @rule(rng=st.none() | st.randoms(use_true_random=False), checkpoint_age=st.integers(0, 30))
@@ -141,9 +141,13 @@ class LogModel(RuleBasedStateMachine):
         valid.
         """
         self.disk.power_failure(rng)
-        self.reopen(max(0, self.flushed - checkpoint_age), self.left, unsynced=Unsynced.LOST_CUT)
+        self.reopen(
+            max(0, self.flushed - checkpoint_age),
+            self.clean_state,
+            unsynced=UnsyncedWrites.LOST_CUT,
+        )
         assert self.log.log_end_offset >= self.flushed
-        kept = read_all(self.log)
+        kept = read_clean_logs(self.log)
         assert kept == self.batches[: len(kept)]
         self.batches = kept
         # No sync follows, so only the recovery point counts.
@@ -154,7 +158,7 @@ class LogModel(RuleBasedStateMachine):
         log = self.log
         assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
         assert self.flushed <= log.flushed_offset <= self.end
-        assert read_all(log) == self.batches
+        assert read_clean_logs(log) == self.batches
         assert log.failed is None
 
     @invariant()

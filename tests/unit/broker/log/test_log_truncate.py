@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.model import NO_EPOCH
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.errors import LogFailedError, OffsetOutOfRangeError
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogFailedError, OffsetOutOfRangeError
 from tidelog_broker.log.log_start import LOG_START_NAME
 from tidelog_broker.log.retention import MAX_DELETED_AT_ONCE
 from unit.broker.log.builders import (
@@ -17,7 +17,7 @@ from unit.broker.log.builders import (
     encode_frame,
     log_of,
     open_log,
-    read_all,
+    read_clean_logs,
 )
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -38,8 +38,8 @@ def test_a_log_can_be_cut_at_any_offset_and_continues(disk: MemoryDisk, offset: 
     after = [batch_at(offset, epoch=2, size=40), batch_at(offset + 1, epoch=3)]
     log.append(after)
     expected = [*batches_from(0, offset), *after]
-    assert read_all(log) == expected
-    assert read_all(open_log(disk, config=SMALL_SEGMENTS)) == expected
+    assert read_clean_logs(log) == expected
+    assert read_clean_logs(open_log(disk, config=SMALL_SEGMENTS)) == expected
 
 
 def test_a_cut_inside_a_batch_removes_the_entire_batch(disk: MemoryDisk) -> None:
@@ -51,7 +51,7 @@ def test_a_cut_inside_a_batch_removes_the_entire_batch(disk: MemoryDisk) -> None
 def test_a_cut_beyond_the_end_does_nothing(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     log.truncate_to(7)
-    assert read_all(log) == batches_from(0, 3)
+    assert read_clean_logs(log) == batches_from(0, 3)
 
 
 def test_a_cut_takes_the_epochs_with_it(disk: MemoryDisk) -> None:
@@ -67,7 +67,7 @@ def test_a_cut_outlives_a_power_failure(disk: MemoryDisk) -> None:
     log.flush()
     log.truncate_to(5)
     disk.power_failure()
-    assert read_all(open_log(disk, config=SMALL_SEGMENTS)) == batches_from(0, 5)
+    assert read_clean_logs(open_log(disk, config=SMALL_SEGMENTS)) == batches_from(0, 5)
 
 
 def test_cut_data_is_not_read_from_its_old_position(disk: MemoryDisk) -> None:
@@ -102,7 +102,7 @@ def test_a_reset_log_is_empty_and_starts_at_the_given_offset(disk: MemoryDisk) -
     assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (100, 100, 100)
     assert log.latest_epoch == NO_EPOCH
     log.append([batch_at(100, epoch=7)])
-    assert read_all(log) == [batch_at(100, epoch=7)]
+    assert read_clean_logs(log) == [batch_at(100, epoch=7)]
     again = open_log(disk, config=SMALL_SEGMENTS)
     assert (again.log_start_offset, again.log_end_offset) == (100, 101)
 

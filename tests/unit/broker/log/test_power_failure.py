@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tidelog.batch import is_damaged
 from tidelog.log_format import dump_frames
-from tidelog_broker.log import damage_seal
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.errors import UndecidedDamageError
-from tidelog_broker.log.unsynced import Unsynced
-from unit.broker.log.builders import DIRECTORY, batch_at, encode_frame, open_log, read_all
+from tidelog_broker.log import quarantine
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import UndecidedDamageError
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
+from unit.broker.log.builders import DIRECTORY, batch_at, encode_frame, open_log, read_clean_logs
 from unit.broker.log.memory_disk import MemoryDisk
 
 BATCHES = [batch_at(offset, size=300) for offset in range(12)]
@@ -78,16 +78,20 @@ def test_the_only_copy_keeps_every_batch_that_is_on_the_disk(
     kept = intact(disk, before)
     point = max(0, flushed - checkpoint_age)
 
-    log = open_log(disk, config=config, recovery_point=point, unsynced=Unsynced.LOST_SEALED)
+    log = open_log(
+        disk, config=config, recovery_point=point, unsynced=UnsyncedWrites.LOST_ONLY_COPY
+    )
 
-    found = {batch.header.base_offset: batch for batch in read_all(log)}
+    found = {batch.header.base_offset: batch for batch in read_clean_logs(log)}
     sound = {offset for offset, batch in found.items() if not is_damaged(batch.header)}
     assert sound == kept
     assert all(found[offset] == BATCHES[offset] for offset in sound)
     assert log.recovery is None or not log.recovery.lost_by_cut
     log.close()
-    again = open_log(disk, config=config, recovery_point=point, unsynced=Unsynced.LOST_SEALED)
-    assert {batch.header.base_offset: batch for batch in read_all(again)} == found
+    again = open_log(
+        disk, config=config, recovery_point=point, unsynced=UnsyncedWrites.LOST_ONLY_COPY
+    )
+    assert {batch.header.base_offset: batch for batch in read_clean_logs(again)} == found
 
 
 @given(rng=st.randoms(use_true_random=False), flushed=st.integers(0, len(BATCHES)))
@@ -98,10 +102,10 @@ def test_with_other_copies_the_log_ends_at_the_first_gap(rng: random.Random, flu
     disk.power_failure(rng)
     kept = intact(disk, before)
 
-    log = open_log(disk, config=CONFIG, recovery_point=flushed, unsynced=Unsynced.LOST_CUT)
+    log = open_log(disk, config=CONFIG, recovery_point=flushed, unsynced=UnsyncedWrites.LOST_CUT)
 
     first_gap = next(o for o in range(len(BATCHES) + 1) if o not in kept)
-    assert read_all(log) == BATCHES[:first_gap]
+    assert read_clean_logs(log) == BATCHES[:first_gap]
 
 
 @given(rng=st.randoms(use_true_random=False), flushed=st.integers(0, len(BATCHES)))
@@ -117,16 +121,18 @@ def test_while_other_copies_are_unknown_nothing_is_changed(
     }
 
     try:
-        log = open_log(disk, config=CONFIG, recovery_point=flushed, unsynced=Unsynced.LOST)
+        log = open_log(disk, config=CONFIG, recovery_point=flushed, unsynced=UnsyncedWrites.LOST)
     except UndecidedDamageError:
         after = {path: bytes(disk.names[path].data) for path in before}
         assert after == before
     else:
-        assert read_all(log) == [BATCHES[offset] for offset in sorted(kept)]
+        assert read_clean_logs(log) == [BATCHES[offset] for offset in sorted(kept)]
 
 
-@pytest.mark.parametrize(("unsynced", "end"), [(Unsynced.LOST_CUT, 5), (Unsynced.LOST_SEALED, 12)])
-def test_a_gap_and_a_torn_tail_are_handled_separately(unsynced: Unsynced, end: int) -> None:
+@pytest.mark.parametrize(
+    ("unsynced", "end"), [(UnsyncedWrites.LOST_CUT, 5), (UnsyncedWrites.LOST_ONLY_COPY, 12)]
+)
+def test_a_gap_and_a_torn_tail_are_handled_separately(unsynced: UnsyncedWrites, end: int) -> None:
     disk = written(config=LogConfig())
     data = disk.names[SEGMENT].data
     data[5 * FRAME : 6 * FRAME] = bytes(FRAME)
@@ -139,7 +145,7 @@ def test_a_gap_and_a_torn_tail_are_handled_separately(unsynced: Unsynced, end: i
     assert log.recovery.lost_data
     assert not log.recovery.lost_by_cut
     damaged = [(found.first_offset, found.next_offset) for found in log.recovery.damaged]
-    assert damaged == ([(5, 6)] if unsynced is Unsynced.LOST_SEALED else [])
+    assert damaged == ([(5, 6)] if unsynced is UnsyncedWrites.LOST_ONLY_COPY else [])
 
 
 @pytest.mark.parametrize("frame_bytes", [FRAME + 1, 2 * FRAME - 1, 3 * FRAME])
@@ -148,11 +154,11 @@ def test_a_gap_that_is_longer_than_a_frame_may_be_is_sealed_in_parts(
 ) -> None:
     disk = written(config=LogConfig())
     disk.names[SEGMENT].data[4 * FRAME : 9 * FRAME] = bytes(5 * FRAME)
-    monkeypatch.setattr(damage_seal, "MAX_FRAME_BYTES", frame_bytes)
+    monkeypatch.setattr(quarantine, "MAX_FRAME_BYTES", frame_bytes)
 
-    log = open_log(disk, recovery_point=FLUSHED, unsynced=Unsynced.LOST_SEALED)
+    log = open_log(disk, recovery_point=FLUSHED, unsynced=UnsyncedWrites.LOST_ONLY_COPY)
 
-    batches = read_all(log)
+    batches = read_clean_logs(log)
     assert [b for b in batches if not is_damaged(b.header)] == BATCHES[:4] + BATCHES[9:]
     damaged = [b.header for b in batches if is_damaged(b.header)]
     assert (damaged[0].base_offset, damaged[-1].next_offset) == (4, 9)
@@ -160,11 +166,11 @@ def test_a_gap_that_is_longer_than_a_frame_may_be_is_sealed_in_parts(
 
 
 def test_damage_in_synced_data_is_unreadable_with_and_without_other_replicas() -> None:
-    for unsynced in (Unsynced.LOST_CUT, Unsynced.LOST_SEALED):
+    for unsynced in (UnsyncedWrites.LOST_CUT, UnsyncedWrites.LOST_ONLY_COPY):
         disk = written(config=LogConfig())
         disk.names[SEGMENT].data[2 * FRAME - 1] ^= 1
 
         log = open_log(disk, recovery_point=FLUSHED, unsynced=unsynced)
 
-        assert [is_damaged(batch.header) for batch in read_all(log)].index(True) == 1
+        assert [is_damaged(batch.header) for batch in read_clean_logs(log)].index(True) == 1
         assert log.log_end_offset == 12

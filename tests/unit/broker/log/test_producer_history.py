@@ -14,11 +14,11 @@ from tidelog.batch import is_fence
 from tidelog.model import Batch
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.clean_shutdown import CleanLog
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.errors import LogCorruptError, LogStorageError
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogCorruptError, LogStorageError
 from tidelog_broker.log.log_start import LOG_START_NAME
 from tidelog_broker.log.producer_history import COPY_SUFFIX, SNAPSHOT_SUFFIX, snapshot_name
-from tidelog_broker.log.unsynced import Unsynced
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 from tidelog_broker.partition import producer_state
 from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
 from unit.broker.log.builders import (
@@ -60,9 +60,9 @@ def disk() -> MemoryDisk:
 def test_after_a_clean_stop_producers_are_known_without_reading_data(
     disk: MemoryDisk,
 ) -> None:
-    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
+    clean_state = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
     disk.reads.clear()
-    assert known(reopen(disk, left=left)) == expected(BATCHES)
+    assert known(reopen(disk, clean_state=clean_state)) == expected(BATCHES)
     assert sum(size for path, size in disk.reads if path.suffix == ".log") < FRAME
 
 
@@ -109,10 +109,10 @@ def test_a_flipped_sequence_below_a_cut_is_damage_and_no_state(disk: MemoryDisk)
 
 
 def test_a_flipped_sequence_that_a_start_reads_is_damage_and_no_state(disk: MemoryDisk) -> None:
-    left = ended(log_of(disk, BATCHES))._replace(producers=None)
+    clean_state = ended(log_of(disk, BATCHES))._replace(producers=None)
     flip_sequence(disk, BATCHES[2])
     with pytest.raises(LogCorruptError):
-        open_log(disk, left=left)
+        open_log(disk, clean_state=clean_state)
 
 
 def write_back(disk: MemoryDisk, suffix: str) -> None:
@@ -169,10 +169,10 @@ def test_a_snapshot_that_a_start_removed_does_not_come_back_after_a_power_failur
 
 
 def test_a_damaged_snapshot_is_logged_and_the_batches_are_read_instead(disk: MemoryDisk) -> None:
-    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS), room_for_producers=0)
+    clean_state = ended(log_of(disk, BATCHES, SMALL_SEGMENTS), max_producers=0)
     disk.names[DIRECTORY / snapshot_name(7)].data[-3] ^= 1
     with capture_logs() as lines:
-        log = reopen(disk, left=left)
+        log = reopen(disk, clean_state=clean_state)
     assert [line["event"] for line in lines] == ["producer_snapshot_damaged"]
     assert known(log) == expected(BATCHES)
 
@@ -185,8 +185,8 @@ def test_a_lost_snapshot_only_costs_a_longer_read(disk: MemoryDisk) -> None:
 
 
 def test_each_segment_has_a_snapshot_and_there_is_no_other(disk: MemoryDisk) -> None:
-    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS), room_for_producers=0)
-    log = reopen(disk, left=left)
+    clean_state = ended(log_of(disk, BATCHES, SMALL_SEGMENTS), max_producers=0)
+    log = reopen(disk, clean_state=clean_state)
     for batch in written(*[B] * 3, start=7):
         log.append([batch])
     assert snapshots(disk) == [2, 4, 6, 8]
@@ -271,9 +271,9 @@ def test_a_fully_expired_log_keeps_its_producers_over_a_power_failure(
     log = log_of(disk, BATCHES, config)
     log.delete_old_segments(START_MS + 101, up_to=7)
     assert (log.log_start_offset, log.log_end_offset) == (7, 7)
-    left = ended(log)
+    clean_state = ended(log)
     disk.power_failure()
-    again = open_log(disk, config=config, left=left)
+    again = open_log(disk, config=config, clean_state=clean_state)
     assert (again.log_start_offset, known(again)) == (7, expected(BATCHES))
 
 
@@ -288,7 +288,7 @@ def test_a_reset_log_lacks_its_producers_until_it_learns_them(
     assert (log.producers.lacking, known(log)) == (True, ())
     assert reopen(disk).producers.lacking
     log = reopen(disk)
-    log.producers.learn(states_of(BATCHES))
+    log.producers.adopt_below_start(states_of(BATCHES))
     disk.power_failure()
     again = reopen(disk)
     assert (again.producers.lacking, known(again)) == (False, expected(BATCHES))
@@ -298,7 +298,7 @@ def test_a_reset_log_lacks_its_producers_until_it_learns_them(
 def test_a_clean_stop_does_not_hide_missing_producers(disk: MemoryDisk) -> None:
     log = open_log(disk)
     log.reset_to(40)
-    assert reopen(disk, left=ended(log)).producers.lacking
+    assert reopen(disk, clean_state=ended(log)).producers.lacking
 
 
 @pytest.mark.parametrize("damage", ["removed", "a bit flipped"])
@@ -308,11 +308,11 @@ def test_an_empty_log_that_lost_its_only_snapshot_lacks_its_producers(
     """Otherwise it would look as if no producer had written below, and could become leader."""
     log = open_log(disk)
     log.reset_to(40)
-    log.producers.learn(states_of(BATCHES))
+    log.producers.adopt_below_start(states_of(BATCHES))
     for suffix in (SNAPSHOT_SUFFIX, COPY_SUFFIX):
         spoil(disk, 40, suffix, damage)
-    left = ended(reopen(disk))
-    assert reopen(disk, left=left).producers.lacking
+    clean_state = ended(reopen(disk))
+    assert reopen(disk, clean_state=clean_state).producers.lacking
 
 
 def test_a_log_that_begins_at_0_lacks_no_producers(disk: MemoryDisk) -> None:
@@ -367,14 +367,14 @@ class ProducerModel(RuleBasedStateMachine):
     def reopen(
         self,
         recovery_point: int,
-        left: CleanLog | None = None,
-        unsynced: Unsynced = Unsynced.REWRITTEN,
+        clean_state: CleanLog | None = None,
+        unsynced: UnsyncedWrites = UnsyncedWrites.REWRITTEN,
     ) -> None:
         self.log = open_log(
             self.disk,
             config=MODEL_CONFIG,
             recovery_point=recovery_point,
-            left=left,
+            clean_state=clean_state,
             unsynced=unsynced,
         )
 
@@ -424,11 +424,11 @@ class ProducerModel(RuleBasedStateMachine):
         self.log.flush()
         self.flushed = self.end
 
-    @rule(room=st.sampled_from([0, 1000]))
-    def stop_cleanly(self, room: int) -> None:
-        left = self.log.end(room_for_producers=room)
+    @rule(max_producers=st.sampled_from([0, 1000]))
+    def stop_cleanly(self, max_producers: int) -> None:
+        clean_state = self.log.close_cleanly(max_producers=max_producers)
         self.flushed = self.end
-        self.reopen(self.flushed, left)
+        self.reopen(self.flushed, clean_state)
         assert self.log.recovery is None
 
     @rule()
@@ -438,7 +438,7 @@ class ProducerModel(RuleBasedStateMachine):
     @rule(rng=st.none() | st.randoms(use_true_random=False))
     def lose_power(self, rng: random.Random | None) -> None:
         self.disk.power_failure(rng)
-        self.reopen(self.flushed, unsynced=Unsynced.LOST_CUT)
+        self.reopen(self.flushed, unsynced=UnsyncedWrites.LOST_CUT)
         self.cut(self.log.log_end_offset)
 
     @invariant()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tidelog.batch import is_damaged
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogError, LogFailedError
 from tidelog_broker.log.reopening import Reopening
 from tidelog_broker.log.segment import segment_path
-from tidelog_broker.log.unsynced import Unsynced
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 from unit.broker.log.builders import (
     DIRECTORY,
     batch_at,
@@ -18,7 +18,7 @@ from unit.broker.log.builders import (
     encode_frame,
     ended,
     log_of,
-    read_all,
+    read_clean_logs,
 )
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -51,7 +51,7 @@ def flip(disk: MemoryDisk, base_offset: int, position: int) -> None:
 
 
 def offsets(log: Log) -> list[int]:
-    return [batch.header.base_offset for batch in read_all(log)]
+    return [batch.header.base_offset for batch in read_clean_logs(log)]
 
 
 def test_damage_in_data_synced_long_ago_costs_only_its_batch(disk: MemoryDisk) -> None:
@@ -97,7 +97,7 @@ def start_where_the_machine_kept_running(disk: MemoryDisk, recovery_point: int) 
         DIRECTORY,
         LogConfig(),
         recovery_point=recovery_point,
-        unsynced=Unsynced.KEPT,
+        unsynced=UnsyncedWrites.KEPT,
     )
 
 
@@ -123,15 +123,15 @@ def test_a_start_rewrites_nothing_that_was_synced(disk: MemoryDisk) -> None:
 
 def test_a_start_that_checks_everything_rewrites_nothing_twice(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
-    left = ended(log)
+    clean_state = ended(log)
     again = Log.open(
         disk,
         DIRECTORY,
         LogConfig(),
         recovery_point=20,
-        unsynced=Unsynced.KEPT,
+        unsynced=UnsyncedWrites.KEPT,
         check_all=True,
-        left=left,
+        clean_state=clean_state,
     )
     assert again.recovery is not None
     assert again.recovery.batches_checked == 20

@@ -5,14 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tidelog.model import Batch
-from tidelog_broker.log.damage_seal import discard_evidence
-from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogCorruptError
+from tidelog_broker.log.quarantine import discard_evidence
 from tidelog_broker.partition.producer_state import ProducerStates
-from unit.broker.log.builders import Producer, batch_at, batches_from, log_of, open_log, read_all
+from unit.broker.log.builders import (
+    Producer,
+    batch_at,
+    batches_from,
+    log_of,
+    open_log,
+    read_clean_logs,
+)
 from unit.broker.log.memory_disk import MemoryDisk
-from unit.broker.log.test_live_seal import CONFIG, FRAME, flip, seal, unreadable
+from unit.broker.log.test_live_quarantine import CONFIG, FRAME, flip, seal, unreadable
 
 
 @pytest.fixture
@@ -32,10 +39,10 @@ def with_unreadable(disk: MemoryDisk, count: int = 5, *damaged: int) -> Log:
 def test_a_restored_batch_is_readable_again(disk: MemoryDisk, count: int) -> None:
     log = with_unreadable(disk, count)
     assert log.restore([batch_at(2)])
-    assert read_all(log) == batches_from(0, count)
+    assert read_clean_logs(log) == batches_from(0, count)
     assert unreadable(log) == []
     log.append([batch_at(count)])
-    assert read_all(open_log(disk, config=CONFIG))[:count] == batches_from(0, count)
+    assert read_clean_logs(open_log(disk, config=CONFIG))[:count] == batches_from(0, count)
 
 
 @pytest.mark.parametrize("count", [5, 12])
@@ -74,7 +81,7 @@ def test_a_batch_that_is_unreadable_in_the_other_replica_too_is_not_taken(disk: 
 def test_a_readable_batch_is_not_overwritten(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3), CONFIG)
     assert not log.restore([batch_at(1, records=b"x" * 100)])
-    assert read_all(log) == batches_from(0, 3)
+    assert read_clean_logs(log) == batches_from(0, 3)
 
 
 def test_a_producer_with_no_other_batch_is_known_again(disk: MemoryDisk) -> None:
@@ -83,11 +90,11 @@ def test_a_producer_with_no_other_batch_is_known_again(disk: MemoryDisk) -> None
     log = log_of(disk, batches, CONFIG)
     flip(disk, 2 * FRAME + 10)
     with pytest.raises(LogCorruptError) as found:
-        read_all(log)
-    check = log.begin_seal(found.value.path, discard_evidence, copies=False)
+        read_clean_logs(log)
+    check = log.begin_quarantine(found.value.path, discard_evidence, copies=False)
     assert check is not None
     check.run()
-    log.finish_seal(check)
+    log.finish_quarantine(check)
     log.producers.states = ProducerStates()  # as after a start that reads the log now
     assert log.restore([batches[2]])
     entry = log.producers.states.entry(7)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
 from tidelog_runtime.clock import MAX_SKEW_MS
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.log.builders import START_MS, batch_at, open_log

@@ -8,8 +8,8 @@ from tidelog.model import TopicPartition
 from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.directory_binding import DirectoryBinding
 from tidelog_broker.membership.registration import Registration
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 from tidelog_runtime.metadata.schema import encode, encode_leader_and_isr
-from tidelog_runtime.turns import ITEMS_PER_TURN
 from unit.broker.broker_parts import (
     KEYS,
     Replicas,
@@ -77,7 +77,7 @@ async def test_the_watch_is_ready_when_everything_was_read() -> None:
 
 
 async def test_while_a_snapshot_is_read_the_previous_state_stays() -> None:
-    broker, many = Broker(), 10 * ITEMS_PER_TURN
+    broker, many = Broker(), 10 * ITEMS_PER_SLICE
     for number in range(many):
         key = KEYS.leader_and_isr(TopicPartition("bay", number))
         broker.store.put(key, encode_leader_and_isr(state()))
@@ -88,12 +88,12 @@ async def test_while_a_snapshot_is_read_the_previous_state_stays() -> None:
             turns += 1
             await asyncio.sleep(0)
     assert known == {0}
-    assert turns >= many // ITEMS_PER_TURN
+    assert turns >= many // ITEMS_PER_SLICE
     assert len(broker.replicas.cache.partitions["bay"]) == many
 
 
 async def test_thousands_of_changes_are_applied_with_yields() -> None:
-    broker, many = Broker(), 10 * ITEMS_PER_TURN
+    broker, many = Broker(), 10 * ITEMS_PER_SLICE
     async with watching(broker):
         await broker.watch.ready.wait()
         for number in range(many):
@@ -103,7 +103,7 @@ async def test_thousands_of_changes_are_applied_with_yields() -> None:
         while len(broker.replicas.cache.partitions.get("bay", {})) < many:
             turns += 1
             await asyncio.sleep(0)
-    assert turns >= many // ITEMS_PER_TURN
+    assert turns >= many // ITEMS_PER_SLICE
 
 
 async def test_changes_reach_the_cache() -> None:

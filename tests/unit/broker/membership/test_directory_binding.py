@@ -302,5 +302,5 @@ async def test_a_concurrent_change_of_the_record_is_read_again(machine: Machine)
     twin, original = machine.copied_to("b").start(), machine.start()
     held = await binding(original).read()
     await claimed(twin)
-    guards, changes = binding(original).parts(held, "10.0.0.1:7500", "")
+    guards, changes = binding(original).registration_parts(held, "10.0.0.1:7500", "")
     assert not (await machine.store.transact(Transaction(guards, changes))).succeeded

@@ -64,4 +64,4 @@ def test_the_active_controller_is_known_before_its_process_is_registered() -> No
 
 def test_registered_services_are_listed_before_departed_ones() -> None:
     services = known(departed(2), broker_change(3), written(KEYS.controller, encode(ACTIVE)))
-    assert list(services.everybody()) == [ACTIVE, OWN, registration(3), departure(2)]
+    assert list(services.all_services()) == [ACTIVE, OWN, registration(3), departure(2)]

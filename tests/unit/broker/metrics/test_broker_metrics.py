@@ -8,23 +8,23 @@ import asyncio
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.collector import PARTITIONS_PER_TURN, BrokerCollector
-from tidelog_broker.metrics.replica_figures import Judges
-from tidelog_broker.metrics.vitals import BrokerVitals, Directory
+from tidelog_broker.metrics.replica_metrics import HighWatermarkChecks
+from tidelog_broker.metrics.vitals import BrokerVitals, DirectoryState
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import KeyValue, StoreUnavailableError
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS, QUEUES
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.fake_log import state
 from unit.broker.log.builders import FakeClock
-from unit.broker.metrics.test_replica_figures import fetch, replica
+from unit.broker.metrics.test_replica_metrics import fetch, replica
 from unit.metrics.test_catalogue import LIBRARY_SERIES, MAX_BROKER_SERIES
 
 MANY = 10_000
@@ -44,21 +44,21 @@ class MeasuredBroker:
         self.metrics.watch(self.store)
         self._partitions = partitions
         queues = {queue: lambda: 7 for queue in QUEUES}
-        judges = Judges(lambda _: True, lambda _: True)
+        checks = HighWatermarkChecks(lambda _: True, lambda _: True)
         vitals = BrokerVitals(
             lambda: True,
             lambda: False,
             queues,
-            judges,
+            checks,
             self._disk,
             lambda: CrowdedOut(3, 4),
             lambda: 12,
             {4: 900},
             lambda: 6,
             lambda: ScrubState(bytes_checked=70, passes=2, last_pass_ended_ms=5_000),
-            directory=lambda: Directory(is_intact=False, is_waiting=True),
+            directory=lambda: DirectoryState(is_intact=False, is_waiting=True),
         )
-        self.figures = BrokerCollector(self, vitals, clock)
+        self.collector = BrokerCollector(self, vitals, clock)
 
     def all(self) -> tuple[Partition, ...]:
         return self._partitions
@@ -69,11 +69,11 @@ class MeasuredBroker:
     async def _disk(self) -> DiskUse:
         return DiskUse(5, 10)
 
-    async def scrape(self) -> Sheet:
-        sheet = Sheet(BROKER_METRICS)
-        await self.metrics.collect(self, sheet)
-        sheet.begin()
-        return sheet
+    async def scrape(self) -> MetricsSnapshot:
+        snapshot = MetricsSnapshot(BROKER_METRICS)
+        await self.metrics.collect(self, snapshot)
+        snapshot.begin()
+        return snapshot
 
 
 async def test_ten_thousand_unhealthy_partitions_in_busy_topics_stay_within_the_bound() -> None:
@@ -85,21 +85,21 @@ async def test_ten_thousand_unhealthy_partitions_in_busy_topics_stay_within_the_
     for partition in partitions:
         broker.metrics.requests.topic(partition.name.topic)
 
-    sheet = await broker.scrape()
+    snapshot = await broker.scrape()
 
-    assert sheet.series_count + LIBRARY_SERIES <= MAX_BROKER_SERIES
-    assert sheet.left_out == 0
+    assert snapshot.series_count + LIBRARY_SERIES <= MAX_BROKER_SERIES
+    assert snapshot.left_out == 0
 
 
 async def test_evicted_producers_are_counted_by_the_time_since_their_last_write() -> None:
-    sheet = await MeasuredBroker().scrape()
-    counted = sheet.values["tidelog_crowded_out_producers_total"]
+    snapshot = await MeasuredBroker().scrape()
+    counted = snapshot.values["tidelog_crowded_out_producers_total"]
     assert counted == {("recent",): 3, ("older",): 4}
 
 
 async def test_the_number_of_producer_names_is_exported() -> None:
-    sheet = await MeasuredBroker().scrape()
-    assert sheet.values["tidelog_named_producers"] == {(): 12}
+    snapshot = await MeasuredBroker().scrape()
+    assert snapshot.values["tidelog_named_producers"] == {(): 12}
 
 
 async def test_the_event_loop_runs_after_every_slice_of_partitions() -> None:
@@ -120,28 +120,28 @@ async def test_the_event_loop_runs_after_every_slice_of_partitions() -> None:
 
 
 async def test_metrics_beyond_the_replicas_are_exported() -> None:
-    sheet = await MeasuredBroker().scrape()
+    snapshot = await MeasuredBroker().scrape()
 
-    assert sheet.values["tidelog_broker_registered"] == {(): 1}
-    assert sheet.values["tidelog_broker_has_full_state"] == {(): 0}
-    assert sheet.values["tidelog_data_directory_intact"] == {(): 0}
-    assert sheet.values["tidelog_waits_for_broker_id"] == {(): 1}
-    assert sheet.values["tidelog_disk_free_bytes"] == {(): 5}
-    assert sheet.values["tidelog_disk_size_bytes"] == {(): 10}
-    assert sheet.values["tidelog_queue_depth"] == {(queue,): 7 for queue in QUEUES}
+    assert snapshot.values["tidelog_broker_registered"] == {(): 1}
+    assert snapshot.values["tidelog_broker_has_full_state"] == {(): 0}
+    assert snapshot.values["tidelog_data_directory_intact"] == {(): 0}
+    assert snapshot.values["tidelog_waits_for_broker_id"] == {(): 1}
+    assert snapshot.values["tidelog_disk_free_bytes"] == {(): 5}
+    assert snapshot.values["tidelog_disk_size_bytes"] == {(): 10}
+    assert snapshot.values["tidelog_queue_depth"] == {(queue,): 7 for queue in QUEUES}
 
 
 async def test_store_latency_is_exported_by_operation() -> None:
     broker = MeasuredBroker()
     await broker.store.get("key")
 
-    sheet = await broker.scrape()
+    snapshot = await broker.scrape()
 
-    durations = sheet.distributions["tidelog_store_request_duration_seconds"]
+    durations = snapshot.distributions["tidelog_store_request_duration_seconds"]
     counts = {operation: sum(series.counts) for (operation,), series in durations.items()}
     assert counts == {"get": 1, "snapshot": 0, "transact": 0, "grant_lease": 0}
-    assert sheet.values["tidelog_store_unreachable_seconds"] == {(): 0}
-    assert not any(sheet.values["tidelog_store_errors_total"].values())
+    assert snapshot.values["tidelog_store_unreachable_seconds"] == {(): 0}
+    assert not any(snapshot.values["tidelog_store_errors_total"].values())
 
 
 async def test_a_store_that_does_not_answer_is_an_error_and_unreachable_from_then_on() -> None:
@@ -150,13 +150,13 @@ async def test_a_store_that_does_not_answer_is_an_error_and_unreachable_from_the
         await broker.store.get("key")
     broker.clock.now_ms += 4_000
 
-    sheet = await broker.scrape()
+    snapshot = await broker.scrape()
 
-    assert sheet.values["tidelog_store_errors_total"]["get",] == 1
-    assert sheet.values["tidelog_store_unreachable_seconds"] == {(): 4}
-    assert not sum(sheet.distributions["tidelog_store_request_duration_seconds"]["get",].counts)
+    assert snapshot.values["tidelog_store_errors_total"]["get",] == 1
+    assert snapshot.values["tidelog_store_unreachable_seconds"] == {(): 4}
+    assert not sum(snapshot.distributions["tidelog_store_request_duration_seconds"]["get",].counts)
 
 
 async def test_the_bytes_of_moves_to_each_follower_are_exported() -> None:
-    sheet = await MeasuredBroker().scrape()
-    assert sheet.values["tidelog_move_sent_bytes_total"] == {("4",): 900}
+    snapshot = await MeasuredBroker().scrape()
+    assert snapshot.values["tidelog_move_sent_bytes_total"] == {("4",): 900}

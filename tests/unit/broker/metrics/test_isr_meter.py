@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
-from tidelog_broker.metrics.isr_meter import IsrMeter
+from tidelog_broker.metrics.broker_metrics import IsrMeter
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 
-def sheet_after(kind: Kind, stage: Stage, cause: Cause) -> Sheet:
-    meter, sheet = IsrMeter(), Sheet(BROKER_METRICS)
+def sheet_after(kind: Kind, stage: Stage, cause: Cause) -> MetricsSnapshot:
+    meter, snapshot = IsrMeter(), MetricsSnapshot(BROKER_METRICS)
     meter.take(StateChange(1, "broker-1", kind, stage, cause))
-    meter.tell(sheet)
-    return sheet
+    meter.tell(snapshot)
+    return snapshot
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_shrink_counts_by_its_cause_once_the_store_has_applied_it(
 
 
 def test_an_expand_counts_as_such() -> None:
-    sheet = sheet_after(Kind.ISR_EXPAND, Stage.COMPLETED, Cause.CAUGHT_UP)
+    snapshot = sheet_after(Kind.ISR_EXPAND, Stage.COMPLETED, Cause.CAUGHT_UP)
 
-    assert sheet.values["tidelog_isr_expands_total"] == {(): 1}
-    assert not any(sheet.values["tidelog_isr_shrinks_total"].values())
+    assert snapshot.values["tidelog_isr_expands_total"] == {(): 1}
+    assert not any(snapshot.values["tidelog_isr_shrinks_total"].values())

@@ -32,7 +32,7 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     BROKER_METRICS,
     MAX_TOPIC_SERIES,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from unit.broker.fake_log import NAME, sent_by, stamped
 
 BATCHES = [sent_by(7, 0, count=2, records=b"four"), sent_by(7, 2, count=3, records=b"five!")]
@@ -53,17 +53,17 @@ class Meter(RequestMeter):
         self.now += 0.1
         return self.now
 
-    def sheet(self) -> Sheet:
-        sheet = Sheet(BROKER_METRICS)
-        self.tell(sheet)
-        return sheet
+    def snapshot(self) -> MetricsSnapshot:
+        snapshot = MetricsSnapshot(BROKER_METRICS)
+        self.tell(snapshot)
+        return snapshot
 
     def timed(self, request: str, acks: str = "") -> int:
         return sum(self.durations.of(request, acks).counts)
 
     def flow(self, flow: str) -> tuple[float, float, float]:
         """Bytes, records and batches."""
-        values = self.sheet().values
+        values = self.snapshot().values
         return (
             values["tidelog_data_bytes_total"][flow,],
             values["tidelog_data_records_total"][flow,],
@@ -107,7 +107,7 @@ async def test_produced_data_counts_for_its_topic_and_in_total() -> None:
     await produce(meter, TAKEN)
 
     assert meter.flow("produce") == (9, 5, 2)
-    topic = meter.sheet().values["tidelog_topic_bytes_total"]
+    topic = meter.snapshot().values["tidelog_topic_bytes_total"]
     assert topic == {(NAME.topic, "produce"): 9, (NAME.topic, "fetch"): 0}
 
 
@@ -129,8 +129,8 @@ async def test_a_rejected_produce_counts_by_its_code_and_not_as_data() -> None:
     await produce(meter, ProduceOutcome(None, REFUSED, -1))
 
     assert meter.flow("produce") == (0, 0, 0)
-    assert meter.refused.values["produce", "NOT_ENOUGH_REPLICAS"] == 1
-    assert sum(meter.refused.values.values()) == 1
+    assert meter.rejected.values["produce", "NOT_ENOUGH_REPLICAS"] == 1
+    assert sum(meter.rejected.values.values()) == 1
 
 
 async def test_a_produce_rejected_as_a_whole_counts_once() -> None:
@@ -142,7 +142,7 @@ async def test_a_produce_rejected_as_a_whole_counts_once() -> None:
     with pytest.raises(TidelogError):
         await metered_produce(reject, meter)([], Acks.ALL, 1000)
 
-    assert meter.refused.values["produce", "INVALID_REQUEST"] == 1
+    assert meter.rejected.values["produce", "INVALID_REQUEST"] == 1
 
 
 async def test_a_fetch_without_records_is_timed_as_idle() -> None:
@@ -161,7 +161,7 @@ async def test_a_rejected_fetch_counts_by_its_code() -> None:
 
     await fetch(meter, FetchOutcome(None, TidelogError(ErrorCode.NOT_LEADER, "elsewhere")))
 
-    assert meter.refused.values["fetch", "NOT_LEADER"] == 1
+    assert meter.rejected.values["fetch", "NOT_LEADER"] == 1
 
 
 async def test_the_leader_counts_data_and_rejections_of_followers() -> None:
@@ -174,7 +174,7 @@ async def test_the_leader_counts_data_and_rejections_of_followers() -> None:
     await metered_replica_fetch(answer, meter)(REQUEST)
 
     assert meter.flow("replica_out") == (3, 3, 3)
-    assert meter.refused.values["replica_fetch", "FENCED_LEADER_EPOCH"] == 1
+    assert meter.rejected.values["replica_fetch", "FENCED_LEADER_EPOCH"] == 1
     assert meter.timed("replica_fetch") == 1
 
 
@@ -199,7 +199,7 @@ async def test_the_follower_counts_data_from_leaders() -> None:
 
         async def reach(self, *_: object) -> None: ...
 
-        def hurry(self, *_: object) -> None: ...
+        def complete_early(self, *_: object) -> None: ...
 
         async def close(self) -> None: ...
 
@@ -223,8 +223,8 @@ async def test_rejected_offset_and_producer_id_requests_count_and_stay_rejected(
     with pytest.raises(TidelogError):
         await metered_producer_ids(no_id, meter)("", None, {})
 
-    assert meter.refused.values["list_offsets", "OFFSET_NOT_AVAILABLE"] == 1
-    assert meter.refused.values["init_producer_id", "METADATA_STORE_UNAVAILABLE"] == 1
+    assert meter.rejected.values["list_offsets", "OFFSET_NOT_AVAILABLE"] == 1
+    assert meter.rejected.values["init_producer_id", "METADATA_STORE_UNAVAILABLE"] == 1
 
 
 async def test_only_the_busiest_topics_have_series_and_all_count_in_the_sum() -> None:
@@ -238,7 +238,7 @@ async def test_only_the_busiest_topics_have_series_and_all_count_in_the_sum() ->
     await metered_produce(answer, meter)(entries, Acks.ALL, 1000)
     await metered_produce(answer, meter)(entries[-1:], Acks.ALL, 1000)
 
-    bytes_total = meter.sheet().values["tidelog_topic_bytes_total"]
+    bytes_total = meter.snapshot().values["tidelog_topic_bytes_total"]
     assert len(bytes_total) == 2 * MAX_TOPIC_SERIES
     assert bytes_total[topics[-1], "produce"] == 18
     assert meter.flow("produce")[0] == 9 * (len(topics) + 1)
@@ -250,5 +250,5 @@ async def test_a_deleted_topic_has_no_series_and_stays_in_the_sum() -> None:
 
     meter.forget_topics_but(lambda _: False)
 
-    assert "tidelog_topic_bytes_total" not in meter.sheet().values
+    assert "tidelog_topic_bytes_total" not in meter.snapshot().values
     assert meter.flow("produce") == (9, 5, 2)

@@ -230,7 +230,7 @@ def test_a_replica_that_lost_them_is_copied_again_where_it_does_not_count(
 
 
 def expired(log: FakeLog, states: ProducerStates) -> Partition:
-    log.producers.learn(states)
+    log.producers.adopt_below_start(states)
     return leader(log)
 
 
@@ -260,7 +260,7 @@ def test_a_leader_sends_producers_for_no_other_offset(offset: int) -> None:
 def test_a_replica_without_its_producers_does_not_count() -> None:
     """It could be elected, and would write a retry a second time."""
     log = FakeLog(start=40)
-    log.producers.learn(known(stamped_by(2, 39)))
+    log.producers.adopt_below_start(known(stamped_by(2, 39)))
     partition = leader(log, state(isr=(1, 2)))
     is_answered(40, partition)
     assert "judge" not in notes(partition)

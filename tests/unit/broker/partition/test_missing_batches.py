@@ -19,9 +19,9 @@ from tidelog_broker.partition.missing_batches import (
 )
 from tidelog_broker.partition.partition import Partition
 from unit.broker.fake_log import NAME, TOPIC_ID, Notes, epoch_of, state
-from unit.broker.log.builders import batch_at, batches_from, log_of, read_all
+from unit.broker.log.builders import batch_at, batches_from, log_of, read_clean_logs
 from unit.broker.log.memory_disk import MemoryDisk
-from unit.broker.log.test_live_seal import CONFIG, FRAME, flip, seal, unreadable
+from unit.broker.log.test_live_quarantine import CONFIG, FRAME, flip, seal, unreadable
 
 COUNT = 5
 LED = state(leader=2, replicas=(1, 2), isr=(2,), min_isr=1)
@@ -69,7 +69,7 @@ def test_unreadable_ranges_are_requested_one_by_one_before_new_data() -> None:
     follower.gets(batch_at(3))
     assert follower.asks_for == (COUNT, 1)
     assert follower.answers == [((1, 2), Answer.RESTORED), ((3, 4), Answer.RESTORED)]
-    assert read_all(follower.log) == batches_from(0, COUNT)
+    assert read_clean_logs(follower.log) == batches_from(0, COUNT)
     follower.gets(batch_at(COUNT))
     assert follower.log.log_end_offset == COUNT + 1
 
@@ -78,7 +78,7 @@ def test_one_answer_may_bring_all_ranges() -> None:
     follower = Follower(damaged_log(1, 3), (1, 2), (3, 4))
     follower.gets(*batches_from(1, COUNT - 1))
     assert follower.asks_for == (COUNT, 1)
-    assert read_all(follower.log) == batches_from(0, COUNT)
+    assert read_clean_logs(follower.log) == batches_from(0, COUNT)
 
 
 def test_a_range_of_several_batches_is_requested_until_it_is_complete() -> None:
@@ -86,7 +86,7 @@ def test_a_range_of_several_batches_is_requested_until_it_is_complete() -> None:
     follower.gets(batch_at(1))
     assert follower.asks_for == (1, 1)
     follower.gets(batch_at(1), batch_at(2))
-    assert read_all(follower.log) == batches_from(0, COUNT)
+    assert read_clean_logs(follower.log) == batches_from(0, COUNT)
 
 
 def test_where_the_leaders_log_ends_within_a_range_the_log_is_cut() -> None:
@@ -102,7 +102,7 @@ def test_where_the_leaders_log_ends_within_a_range_the_log_is_cut() -> None:
 
 def test_a_range_that_the_leader_cannot_read_stays_unreadable_and_costs_nothing_else() -> None:
     follower = Follower(damaged_log(1), (1, 2))
-    follower.gets(*read_all(damaged_log(1))[1:])
+    follower.gets(*read_clean_logs(damaged_log(1))[1:])
     assert follower.answers == [((1, 2), Answer.UNREADABLE)]
     assert follower.asks_for == (COUNT, 1)
     assert unreadable(follower.log) == [1]
@@ -110,8 +110,8 @@ def test_a_range_that_the_leader_cannot_read_stays_unreadable_and_costs_nothing_
 
 def test_a_range_that_the_leader_cannot_read_and_this_follower_can_stays() -> None:
     follower = Follower(damaged_log(1), (1, 2))
-    follower.gets(*read_all(damaged_log(3))[1:])
-    assert read_all(follower.log) == batches_from(0, COUNT)
+    follower.gets(*read_clean_logs(damaged_log(3))[1:])
+    assert read_clean_logs(follower.log) == batches_from(0, COUNT)
 
 
 @pytest.mark.parametrize("other", [batch_at(1, epoch=2), batch_at(1, size=101)])
@@ -152,7 +152,7 @@ def test_a_range_that_was_cut_is_not_requested() -> None:
     follower.log.truncate_to(1)
     assert follower.asks_for == (1, 1)
     follower.gets(batch_at(1))
-    assert read_all(follower.log) == batches_from(0, 2)
+    assert read_clean_logs(follower.log) == batches_from(0, 2)
 
 
 def test_a_batch_damaged_in_transit_is_rejected() -> None:
@@ -166,8 +166,8 @@ def test_a_batch_damaged_in_transit_is_rejected() -> None:
 def test_a_log_that_ends_within_an_unreadable_range_of_the_leader_keeps_its_data() -> None:
     log = log_of(MemoryDisk(), batches_from(0, 3), CONFIG)
     follower = Follower(log)
-    (unreadable_here,) = [b for b in read_all(damaged_log(2, 3)) if is_damaged(b.header)]
+    (unreadable_here,) = [b for b in read_clean_logs(damaged_log(2, 3)) if is_damaged(b.header)]
     assert (unreadable_here.header.base_offset, unreadable_here.header.next_offset) == (2, 4)
     follower.gets(unreadable_here, batch_at(4))
-    assert read_all(log)[:3] == batches_from(0, 3)
+    assert read_clean_logs(log)[:3] == batches_from(0, 3)
     assert (unreadable(log), log.log_end_offset) == ([3], 5)

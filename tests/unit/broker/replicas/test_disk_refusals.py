@@ -5,7 +5,7 @@ import errno
 from pathlib import PurePath
 
 from tidelog.state_changes.event import Cause, Kind
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.log_errors import LogStorageError
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.disk_refusals import READ_EXPIRY_MS, STEADY_MS, DiskRefusals
 from unit.broker.broker_parts import KEY, Replicas

@@ -17,11 +17,11 @@ from tidelog_broker.damage.disk_reports import (
     DiskReports,
     disk_probe,
 )
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.log_errors import LogStorageError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replicas.disk_refusals import STEADY_MS
 from tidelog_broker.replication.transport import ControllerUnreachableError
-from tidelog_runtime.disk_reports import DiskReport
+from tidelog_runtime.broker_reports import DiskReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import ControllerEntry
 from unit.broker.broker_parts import DATA, KEY, Replicas, at_work, in_place

@@ -14,7 +14,7 @@ from tidelog.state_changes.event import Kind
 from tidelog_broker.log.segment import segment_path
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas import replica_manager
-from tidelog_broker.storage.replica_names import directory_name
+from tidelog_broker.storage.replica_directories import directory_name
 from tidelog_runtime.replica_control import CommandResult
 from unit.broker.broker_parts import (
     DATA,

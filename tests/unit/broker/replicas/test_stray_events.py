@@ -15,7 +15,7 @@ from tidelog.state_changes.event import (
 )
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.stray_events import MAX_TOLD_SINGLY, StrayEvents
-from tidelog_broker.storage.replica_names import Stray
+from tidelog_broker.storage.replica_directories import Stray
 from unit.broker.broker_parts import Replicas, on
 from unit.broker.fake_log import NAME, TOPIC_ID
 
@@ -56,7 +56,7 @@ async def test_many_strays_of_a_topic_are_reported_as_one() -> None:
 
 
 async def test_pending_events_of_a_previous_incarnation_are_emitted() -> None:
-    (event,) = events_of(stray(0, since_ms=0)._replace(by_former_life=True))
+    (event,) = events_of(stray(0, since_ms=0)._replace(by_previous_incarnation=True))
     assert (event.kind, event.cause, event.name) == (Kind.DELETE, Cause.STRAY, NAME)
     assert (event.change_id, event.duration_ms) == ("b1-11-removed", UNKNOWN_DURATION)
 

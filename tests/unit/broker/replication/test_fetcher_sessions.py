@@ -142,7 +142,7 @@ async def test_a_new_incarnation_of_either_broker_makes_it_name_everything_again
         assert (third.request.broker_epoch, third.request.leader_broker_epoch) == (own, leaders)
 
 
-async def test_a_session_continues_when_a_fetch_is_hurried_for_a_new_partition() -> None:
+async def test_a_session_continues_when_a_fetch_is_completed_early_for_a_new_partition() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
@@ -176,7 +176,7 @@ async def test_a_partition_removed_between_two_requests_is_forgotten() -> None:
         await until_idle()
         follower.fetcher.forget(gone)
         follower.syncing.clear()
-        follower.fetcher.look_again(syncing)
+        follower.fetcher.resend_position(syncing)
         second = await follower.next(1)
     assert (second.numbers, numbers_forgotten(second)) == ([0], [1])
 
@@ -193,7 +193,7 @@ async def test_a_partition_that_comes_back_is_named_though_its_position_is_uncha
         follower.fetcher.forget(gone)
         follower.follow(1)
         follower.syncing.clear()
-        follower.fetcher.look_again(syncing)
+        follower.fetcher.resend_position(syncing)
         second = await follower.next(1)
     assert (second.request.session_id, second.numbers) == (SESSION, [0, 1])
     assert numbers_forgotten(second) == []
@@ -248,7 +248,7 @@ async def test_a_synced_end_is_reported_though_no_answer_has_moved_it() -> None:
 
 def synced(follower: Follower, partition: Partition) -> None:
     log_of(partition).synced_to = 1
-    follower.fetcher.look_again(partition)
+    follower.fetcher.resend_position(partition)
 
 
 async def test_very_many_partitions_are_named_by_several_requests(

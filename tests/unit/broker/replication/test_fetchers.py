@@ -10,14 +10,14 @@ from structlog.testing import capture_logs
 
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_broker.background import Faults
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.range_digest import LogDigests
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.fetch_state import FetchLimits
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.transport import ReplicaFetchRequest, ReplicaFetchResponse
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
@@ -39,10 +39,10 @@ class Broker:
         self.waiting_synced: dict[str, list[TopicPartition]] = {}
         self.synced: list[TopicPartition] = []
         self.fault: Exception | None = None
-        self.hurried = 0
+        self.completed_early = 0
         # By leader and kind: the partitions in its session, and whether the fetch there is hurried.
         self._asked_for: dict[tuple[str, bool], list[ReplicaKey]] = {}
-        self._hurried: dict[tuple[str, bool], asyncio.Event] = {}
+        self._completed_early: dict[tuple[str, bool], asyncio.Event] = {}
         self.state_changes = StateChangeLog("broker-3", virtual_clock())
         self.disk = DiskNotes()
         self.digests = KeptDigests()
@@ -62,7 +62,7 @@ class Broker:
     def wall_ms(self) -> int:
         return 0
 
-    def heard_clock(self, broker_id: int, wall_ms: int) -> None:
+    def note_peer_clock(self, broker_id: int, wall_ms: int) -> None:
         pass
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
@@ -83,23 +83,23 @@ class Broker:
         assert address not in waiting, "two fetches of one kind at one leader"
         starts = [reported.digest.start for reported in request.digests]
         self.reported[address] = [*self.reported.get(address, []), *starts]
-        lane = (address, request.synced)
-        before = self._asked_for.get(lane, []) if request.session_id else []
+        stream = (address, request.synced)
+        before = self._asked_for.get(stream, []) if request.session_id else []
         named = [entry.replica for entry in request.entries]
-        self._asked_for[lane] = [*(r for r in before if r not in request.forgotten), *named]
-        waiting[address] = sorted(on(replica.partition) for replica in self._asked_for[lane])
-        self._hurried[lane] = asyncio.Event()
+        self._asked_for[stream] = [*(r for r in before if r not in request.forgotten), *named]
+        waiting[address] = sorted(on(replica.partition) for replica in self._asked_for[stream])
+        self._completed_early[stream] = asyncio.Event()
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(request.max_wait_ms / 1000):
-                    await self._hurried[lane].wait()
+                    await self._completed_early[stream].wait()
             return ReplicaFetchResponse(None, (), session_id=1)
         finally:
             del waiting[address]
 
-    def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
-        self.hurried += 1
-        self._hurried[address, request.synced].set()
+    def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
+        self.completed_early += 1
+        self._completed_early[address, request.synced].set()
 
     async def close(self) -> None:
         pass
@@ -260,10 +260,10 @@ async def test_a_state_within_its_epoch_hurries_no_fetch_and_a_new_epoch_does() 
     begun = replace(state(leader=1, epoch=5), replicas=moving.replicas, moving=moving)
     broker.take(partition, begun, 11)
     await until_idle()
-    assert broker.hurried == 0
+    assert broker.completed_early == 0
     broker.take(partition, state(leader=1, epoch=6), 12)
     await until_idle()
-    assert broker.hurried == 1
+    assert broker.completed_early == 1
     await broker.fetchers.close()
 
 

@@ -6,7 +6,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import EpochEnd
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replication.follower_session import FollowerSession, Lives
+from tidelog_broker.replication.follower_session import EpochPair, FollowerSession
 from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResult
 
 FIRST, SECOND = ReplicaKey("topic", 0), ReplicaKey("topic", 1)
@@ -17,7 +17,7 @@ AT_5 = AT_4._replace(fetch_offset=5)
 def opened(*, synced: bool = False) -> FollowerSession:
     """Session 7, in which both partitions were named at offset 4."""
     session = FollowerSession(count(1), synced=synced)
-    session.bind(Lives(102, 101))
+    session.bind(EpochPair(102, 101))
     session.next({FIRST: AT_4, SECOND: AT_4})
     assert session.answered(7, [])
     return session
@@ -81,7 +81,7 @@ def test_an_unfollowed_partition_is_forgotten_once() -> None:
 
 def test_a_partition_that_comes_back_is_named_though_its_position_is_unchanged() -> None:
     session = opened()
-    session.tell_again(FIRST)
+    session.renew(FIRST)
     assert session.next({FIRST: AT_4}).named == {FIRST: AT_4}
 
 
@@ -124,15 +124,15 @@ def test_the_answer_of_another_session_ends_it() -> None:
 
 
 def test_another_incarnation_of_either_end_ends_it() -> None:
-    for lives in (Lives(103, 101), Lives(102, 103)):
+    for epochs in (EpochPair(103, 101), EpochPair(102, 103)):
         session = opened()
-        session.bind(lives)
+        session.bind(epochs)
         assert not session.is_open
 
 
 def test_the_same_incarnations_keep_it() -> None:
     session = opened()
-    session.bind(Lives(102, 101))
+    session.bind(EpochPair(102, 101))
     assert session.is_open
 
 

@@ -14,7 +14,7 @@ from tidelog.model import Acks
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.isr import SessionTime
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.isr_updates import MAX_JUDGED_PER_TURN, IsrUpdates
+from tidelog_broker.replication.isr_updates import MAX_EVALUATED_PER_TURN, IsrUpdates
 from tidelog_runtime.metadata.schema import (
     STOPPING,
     LeaderAndIsr,
@@ -107,7 +107,7 @@ class Leader:
 
     async def evaluate(self, *partitions: Partition) -> None:
         for partition in partitions:
-            self.updates.judge_soon(partition)
+            self.updates.evaluate_soon(partition)
         await until_idle()
 
 
@@ -141,7 +141,7 @@ async def test_a_lagging_member_leaves_when_the_timer_evaluates_the_isr() -> Non
     leader.lead(wanted=state(isr=(1, 2, 3)))
     async with running(leader):
         await asyncio.sleep(0.6)
-        leader.updates.judge_all(leader)
+        leader.updates.evaluate_all(leader)
         await until_idle()
     assert leader.isr_of() == {1}
     assert {member.broker_id for member in leader.stored().eligible} == {2, 3}
@@ -161,7 +161,7 @@ async def test_the_timer_evaluates_partitions_whose_follower_stopped_fetching() 
     async with running(leader):
         await asyncio.sleep(0.9)
         sessions[0].last_request_ms = leader.clock.monotonic_ms()
-        leader.updates.judge_all(leader)
+        leader.updates.evaluate_all(leader)
         assert list(leader.updates._dirty) == [partition.name]
         await until_idle()
     assert leader.isr_of() == {1, 2}
@@ -171,11 +171,11 @@ async def test_the_timer_skips_quiescent_partitions() -> None:
     leader = Leader()
     partition = leader.lead(wanted=state(isr=(1, 2, 3)))
     in_a_session(partition, 2, 1)
-    leader.updates.judge_all(leader)
+    leader.updates.evaluate_all(leader)
     assert list(leader.updates._dirty) == [partition.name]
     leader.updates._dirty.clear()
     in_a_session(partition, 3, 1)
-    leader.updates.judge_all(leader)
+    leader.updates.evaluate_all(leader)
     assert leader.updates._dirty == {}
 
 
@@ -208,7 +208,7 @@ async def test_without_a_needed_change_nothing_is_written() -> None:
     leader = Leader()
     leader.lead(wanted=state(isr=(1, 2, 3)))
     async with running(leader):
-        leader.updates.judge_all(leader)
+        leader.updates.evaluate_all(leader)
         await until_idle()
     assert leader.store.sent == []
 
@@ -263,15 +263,15 @@ async def test_dozens_of_joiners_do_not_exceed_the_stores_limit_of_guards() -> N
 
 async def test_a_long_round_yields_to_the_event_loop() -> None:
     leader = Leader()
-    for number in range(3 * MAX_JUDGED_PER_TURN):
+    for number in range(3 * MAX_EVALUATED_PER_TURN):
         leader.lead(number, state(isr=(1, 2, 3)))
     async with running(leader):
         await until_idle()
-        leader.updates.judge_all(leader)
+        leader.updates.evaluate_all(leader)
         await asyncio.sleep(0)
         still_to_judge = len(leader.updates._dirty)
         await until_idle()
-    assert still_to_judge == 2 * MAX_JUDGED_PER_TURN
+    assert still_to_judge == 2 * MAX_EVALUATED_PER_TURN
     assert leader.updates._dirty == {}
 
 

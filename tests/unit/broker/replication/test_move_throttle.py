@@ -10,8 +10,7 @@ import pytest
 
 from tidelog_broker.membership.metadata_cache import VersionedState
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.replication.move_throttle import MoveThrottle
-from tidelog_broker.replication.replica_fetcher import MAX_THROTTLE_PAUSE_MS
+from tidelog_broker.replication.move_throttle import MAX_THROTTLE_PAUSE_MS, MoveThrottle
 from tidelog_broker.replication.token_bucket import BURST_MS, CHUNK_MS
 from tidelog_broker.replication.transport import (
     ReplicaFetchEntry,
@@ -229,12 +228,12 @@ async def test_other_partitions_are_fetched_meanwhile() -> None:
         assert first.request.max_wait_ms == 500
         # It is hurried only once tokens are available again.
         await asyncio.sleep((CHUNK_MS - 1) / 1_000)
-        assert first.hurried == 0
+        assert first.completed_early == 0
         await asyncio.sleep(2 / 1_000)
-        assert first.hurried == 1
+        assert first.completed_early == 1
 
 
-async def test_a_fetch_is_not_hurried_for_tokens_that_another_one_has_taken() -> None:
+async def test_a_fetch_is_not_completed_early_for_tokens_that_another_fetch_used() -> None:
     follower = Follower()
     follower.rate = RATE
     taken_by_another = follower.follow(0, wanted=adding())
@@ -243,11 +242,11 @@ async def test_a_fetch_is_not_hurried_for_tokens_that_another_one_has_taken() ->
         first = await follower.next(0)
         follower.moves.received(taken_by_another, RATE // 10)
         await asyncio.sleep((CHUNK_MS + 99) / 1_000)
-        assert first.hurried == 0
+        assert first.completed_early == 0
         await asyncio.sleep(2 / 1_000)
-        assert first.hurried == 1
+        assert first.completed_early == 1
         await asyncio.sleep(1)
-        assert first.hurried == 1
+        assert first.completed_early == 1
 
 
 async def test_a_follower_in_the_isr_is_not_throttled_though_no_command_says_so() -> None:
@@ -306,7 +305,7 @@ async def test_a_session_requests_nothing_of_a_move_while_it_is_throttled() -> N
     async with following(follower):
         first = await follower.next(0)
         await asyncio.sleep((CHUNK_MS + 1) / 1_000)
-        assert first.hurried == 1
+        assert first.completed_early == 1
         first.answer(session_id=7)
         second = await follower.next(1)
         assert (first.numbers, second.numbers) == ([1], [0])

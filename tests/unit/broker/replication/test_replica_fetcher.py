@@ -10,8 +10,8 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
-from tidelog_broker.log.errors import AppendOrderError, LogStorageError
-from tidelog_runtime.turns import ITEMS_PER_TURN
+from tidelog_broker.log.log_errors import AppendOrderError, LogStorageError
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.fake_log import FakeLog, epoch_of, state
 from unit.broker.scripted_leader import LEADER, ME, Follower, following, log_of
@@ -66,15 +66,15 @@ async def test_a_new_partition_hurries_the_waiting_fetch_and_is_in_the_next() ->
         first = await follower.next(0)
         follower.follow(1)
         await until_idle()
-        assert (first.hurried, first.given_up, len(follower.asked)) == (1, False, 1)
+        assert (first.completed_early, first.given_up, len(follower.asked)) == (1, False, 1)
         first.answer(first.data(0))
         second = await follower.next(1)
     assert second.numbers == [0, 1]
     assert partition.log.log_end_offset == 1
-    assert (second.hurried, second.request.max_wait_ms) == (0, 500)
+    assert (second.completed_early, second.request.max_wait_ms) == (0, 500)
 
 
-async def test_a_fetch_is_hurried_once_for_several_new_partitions() -> None:
+async def test_a_fetch_is_completed_early_once_for_several_new_partitions() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
@@ -84,7 +84,7 @@ async def test_a_fetch_is_hurried_once_for_several_new_partitions() -> None:
         first.answer()
         second = await follower.next(1)
         follower.follow(4)
-    assert (first.hurried, second.hurried) == (1, 1)
+    assert (first.completed_early, second.completed_early) == (1, 1)
     assert second.numbers == [0, 1, 2, 3]
 
 
@@ -96,7 +96,7 @@ async def test_a_forgotten_partition_is_left_out_of_the_next_fetch() -> None:
         first = await follower.next(0)
         follower.fetcher.forget(gone)
         await until_idle()
-        assert (first.hurried, first.given_up) == (0, False)
+        assert (first.completed_early, first.given_up) == (0, False)
         first.answer()
         second = await follower.next(1)
     assert second.numbers == [0]
@@ -112,9 +112,9 @@ async def test_a_partition_added_between_two_fetches_hurries_none() -> None:
         await until_idle()
         follower.follow(1)
         follower.syncing.clear()
-        follower.fetcher.look_again(syncing)
+        follower.fetcher.resend_position(syncing)
         second = await follower.next(1)
-    assert (first.hurried, second.numbers) == (0, [0, 1])
+    assert (first.completed_early, second.numbers) == (0, [0, 1])
 
 
 async def test_a_fetch_at_a_previous_incarnation_of_the_leader_is_given_up_for_new_partitions() -> (
@@ -129,18 +129,18 @@ async def test_a_fetch_at_a_previous_incarnation_of_the_leader_is_given_up_for_n
         follower.follow(1)
         follower.follow(2)
         second = await follower.next(1)
-    assert (first.given_up, first.hurried) == (True, 0)
+    assert (first.given_up, first.completed_early) == (True, 0)
     assert second.address == "elsewhere:7500"
     assert (second.request.leader_broker_epoch, second.numbers) == (900, [0, 1, 2])
 
 
-async def test_a_fetch_hurried_before_its_leader_restarted_is_given_up_too() -> None:
+async def test_a_fetch_completed_early_before_its_leader_restarted_is_given_up_too() -> None:
     follower = Follower()
     follower.follow(0)
     async with following(follower):
         first = await follower.next(0)
         follower.follow(1)
-        assert first.hurried == 1
+        assert first.completed_early == 1
         follower.leader = ("elsewhere:7500", 900)
         follower.follow(2)
         second = await follower.next(1)
@@ -173,19 +173,19 @@ async def test_a_partition_that_follows_another_leader_by_now_is_not_fetched() -
 
 
 async def test_an_answer_about_thousands_of_partitions_is_taken_with_yields() -> None:
-    follower, many = Follower(), 10 * ITEMS_PER_TURN
+    follower, many = Follower(), 10 * ITEMS_PER_SLICE
     partitions = [follower.follow(number) for number in range(many)]
     async with following(follower), Turns() as turns:
         first = await follower.next(0)
         first.answer(*(first.data(0, number=number) for number in range(many)))
         turns.taken()
         await follower.next(1)
-    assert turns.taken() >= many // ITEMS_PER_TURN - 1
+    assert turns.taken() >= many // ITEMS_PER_SLICE - 1
     assert [partition.log.log_end_offset for partition in partitions] == [1] * many
 
 
 async def test_the_rest_of_an_answer_is_taken_though_a_partition_is_added_half_way() -> None:
-    follower, many = Follower(), 2 * ITEMS_PER_TURN
+    follower, many = Follower(), 2 * ITEMS_PER_SLICE
     partitions = [follower.follow(number) for number in range(many)]
     async with following(follower):
         first = await follower.next(0)
@@ -197,7 +197,7 @@ async def test_the_rest_of_an_answer_is_taken_though_a_partition_is_added_half_w
         follower.fetcher.forget(partitions[-1])
         follower.follow(many)
         second = await follower.next(1)
-    assert (first.hurried, first.given_up) == (0, False)
+    assert (first.completed_early, first.given_up) == (0, False)
     ends = [partition.log.log_end_offset for partition in partitions]
     assert ends == [1] * (many - 1) + [0]
     assert second.numbers == [*range(many - 1), many]
@@ -388,7 +388,7 @@ async def test_consecutive_failed_fetches_are_unanswered_from_the_first_on() -> 
         assert follower.fetcher.unanswered == (epoch_of(LEADER), follower.asked[0].at)
 
 
-async def test_a_hurried_fetch_is_unanswered_since_it_was_sent() -> None:
+async def test_a_completed_early_fetch_is_unanswered_since_it_was_sent() -> None:
     follower = Follower()
     follower.follow()
     async with following(follower):

@@ -16,7 +16,7 @@ async def test_the_next_fetch_waits_for_the_sync_of_the_last_batches() -> None:
         assert len(follower.asked) == 1
         follower.syncing.remove(partition)
         log_of(partition).synced_to = 2
-        follower.fetcher.look_again(partition)
+        follower.fetcher.resend_position(partition)
         second = await follower.next(1)
     assert second.entry().position.flushed_offset == 2
 
@@ -30,7 +30,7 @@ async def test_the_next_fetch_waits_for_every_sync() -> None:
             await until_idle()
             assert follower.asked == []
             follower.syncing.remove(partition)
-            follower.fetcher.look_again(partition)
+            follower.fetcher.resend_position(partition)
         first = await follower.next(0)
     assert first.numbers == [0, 1]
 

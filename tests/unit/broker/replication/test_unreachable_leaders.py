@@ -11,16 +11,16 @@ from structlog.testing import capture_logs
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.replication.replica_fetcher import Unanswered
+from tidelog_broker.replication.fetch_state import UnansweredFetch
 from tidelog_broker.replication.transport import ANSWER_TIMEOUT_MS, ControllerUnreachableError
 from tidelog_broker.replication.unreachable_leaders import (
-    LEAST_SILENCE_MS,
+    MIN_SILENCE_MS,
     REPORT_INTERVAL_MS,
     LeaderReports,
     reported_after_ms,
     unreachable,
 )
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.broker_parts import KEYS, at_work, emitted_events
@@ -39,7 +39,7 @@ class Follower:
     broker_epoch = epoch_of(3)
 
     def __init__(self) -> None:
-        self.silent: dict[int, Unanswered] = {}
+        self.silent: dict[int, UnansweredFetch] = {}
         self.sent_reports: list[tuple[str, UnreachableLeadersReport]] = []
         self.rejection: TidelogError | None = None
         self.is_cut_off = False
@@ -50,9 +50,9 @@ class Follower:
         self.reports = LeaderReports(self, self, self.cache, self, AFTER_MS)
 
     def silence(self, leader: int) -> None:
-        self.silent[leader] = Unanswered(epoch_of(leader), virtual_clock().time())
+        self.silent[leader] = UnansweredFetch(epoch_of(leader), virtual_clock().time())
 
-    def unanswered(self) -> dict[int, Unanswered]:
+    def unanswered(self) -> dict[int, UnansweredFetch]:
         return self.silent
 
     async def report_unreachable_leaders(
@@ -83,7 +83,7 @@ async def intervals(number: int) -> None:
 
 
 def test_a_leader_is_unreachable_after_the_bound() -> None:
-    silent = {2: Unanswered(102, 10.0), 1: Unanswered(101, 8.0)}
+    silent = {2: UnansweredFetch(102, 10.0), 1: UnansweredFetch(101, 8.0)}
     assert unreachable(silent, 12.0, 2_000) == (
         UnreachableLeader(1, 101, 4_000),
         UnreachableLeader(2, 102, 2_000),
@@ -95,7 +95,7 @@ def test_a_leader_is_unreachable_after_the_bound() -> None:
     ("lag_time_max_ms", "after_ms"),
     [
         (2_000, 2_000),
-        (MAX_WAIT_MS, MAX_WAIT_MS + LEAST_SILENCE_MS),
+        (MAX_WAIT_MS, MAX_WAIT_MS + MIN_SILENCE_MS),
         (30_000, MAX_WAIT_MS + ANSWER_TIMEOUT_MS),
     ],
 )

@@ -155,7 +155,7 @@ async def test_without_pages_too_many_are_rejected(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(describe_producers, "MAX_DESCRIBED_PRODUCERS", most)
         await front.describe(asked, ids)
         monkeypatch.setattr(describe_producers, "MAX_DESCRIBED_PRODUCERS", most - 1)
-        with pytest.raises(TidelogError, match="without a page_size at most 5 are") as caught:
+        with pytest.raises(TidelogError, match="without a page_size; at most 5 are") as caught:
             await front.describe(asked, ids)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
 

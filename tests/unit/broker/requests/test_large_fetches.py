@@ -8,19 +8,19 @@ import pytest
 
 from tidelog_broker.replication import fetch_sessions
 from tidelog_broker.replication.transport import NO_SESSION
-from tidelog_runtime.turns import ITEMS_PER_TURN
+from tidelog_runtime.cooperative import ITEMS_PER_SLICE
 from unit.broker.requests.test_session_fetch import Follower, named
 from unit.loop_turns import Turns
 
 
 async def test_a_request_of_very_many_partitions_yields() -> None:
     follower = Follower()
-    partitions = await follower.replicas.take(numbers=range(3 * ITEMS_PER_TURN))
+    partitions = await follower.replicas.take(numbers=range(3 * ITEMS_PER_SLICE))
     async with Turns() as turns:
         response = await follower.ask(*((partition, 0) for partition in partitions))
         # It yields when the partitions are recorded, and when they are answered.
         assert turns.taken() >= 4
-    assert named(response) == list(range(3 * ITEMS_PER_TURN))
+    assert named(response) == list(range(3 * ITEMS_PER_SLICE))
 
 
 async def test_a_new_session_is_recorded_after_the_previous_one_is_gone(
@@ -38,11 +38,11 @@ async def test_a_new_session_is_recorded_after_the_previous_one_is_gone(
 
 async def test_a_session_that_ends_while_it_is_recorded_takes_no_more() -> None:
     follower = Follower()
-    partitions = await follower.replicas.take(numbers=range(2 * ITEMS_PER_TURN))
+    partitions = await follower.replicas.take(numbers=range(2 * ITEMS_PER_SLICE))
     positions = [(partition, 0) for partition in partitions]
     first = asyncio.create_task(follower.fetch(follower.next_request(positions)))
     await asyncio.sleep(0)
-    assert len(follower.replicas.purgatory._watches) == ITEMS_PER_TURN
+    assert len(follower.replicas.purgatory._watches) == ITEMS_PER_SLICE
     second = await follower.ask()
     assert (await first).session_id == NO_SESSION
     assert second.session_id != NO_SESSION

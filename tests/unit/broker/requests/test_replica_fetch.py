@@ -203,13 +203,13 @@ async def test_a_waiting_follower_is_fenced_by_its_answer_when_the_epoch_ends() 
     assert leader.now_ms == 500
 
 
-async def test_a_waiting_fetch_is_answered_at_once_when_it_is_hurried() -> None:
+async def test_a_waiting_fetch_is_answered_at_once_when_it_is_completed_early() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
     wanted = request(ask_for(partition, 0))
     asked = leader.asked(wanted)
     await until_idle()
-    leader.replica_fetch.hurry(wanted.name)
+    leader.replica_fetch.complete_early(wanted.name)
     (result,) = (await asked).results
     assert (offsets(result), leader.now_ms) == ([], 0)
 
@@ -227,7 +227,7 @@ async def test_hurrying_another_fetch_than_the_waiting_one_has_no_effect() -> No
         wanted._replace(broker_epoch=epoch_of(2) - 1),
         wanted._replace(broker_id=3),
     ):
-        leader.replica_fetch.hurry(other.name)
+        leader.replica_fetch.complete_early(other.name)
     await asked
     assert leader.now_ms == 500
 
@@ -303,7 +303,7 @@ async def reset_partitions(leader: Leader, count: int) -> list[ReplicaFetchEntry
         states = ProducerStates()
         states.note(sent_by(5, 0).header)
         partition.log.reset_to(7)
-        partition.log.producers.learn(states)
+        partition.log.producers.adopt_below_start(states)
         entry = ask_for(partition, 7)
         asked = entry.position._replace(last_fetched_epoch=-1, needs_producers=True)
         entries.append(entry._replace(position=asked))

@@ -255,16 +255,16 @@ async def test_a_partition_that_was_left_out_is_answered_when_its_epoch_is_over(
     assert follower.now_ms == 500
 
 
-async def test_a_request_of_a_session_is_hurried_and_the_next_waits_again() -> None:
+async def test_a_request_of_a_session_is_completed_early_and_the_next_waits_again() -> None:
     follower = Follower()
     (partition,) = await follower.replicas.take()
     await follower.ask((partition, 0))
     wanted = follower.next_request((), wait_ms=500)
     asked = asyncio.create_task(follower.fetch(wanted))
     await until_idle()
-    follower.fetch.hurry(wanted.name)
+    follower.fetch.complete_early(wanted.name)
     assert ((await asked).session_id, follower.now_ms) == (follower.session_id, 0)
-    follower.fetch.hurry(wanted.name)
+    follower.fetch.complete_early(wanted.name)
     await follower.ask(wait_ms=500)
     assert follower.now_ms == 500
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tidelog_broker.log.checkpoint import OffsetCheckpoint
-from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogStorageError
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_notes import ReplicaNotes
@@ -104,7 +104,7 @@ def test_a_log_cut_when_it_was_opened_does_not_count_as_committed() -> None:
     checkpoint(logs, {KEY: 3}, sync=True)
     disk.power_failure()
     logs = LogDirectory(disk, DATA, FakeClock())
-    logs.open_all(whole=False)
+    logs.open_all(intact=False)
     assert log_in(logs).log_end_offset == 0
     # As a start does; nothing is known to be synced.
     checkpoint(logs, {})
@@ -113,7 +113,7 @@ def test_a_log_cut_when_it_was_opened_does_not_count_as_committed() -> None:
     log.flush()
     disk.power_failure()
     logs = LogDirectory(disk, DATA, FakeClock())
-    logs.open_all(whole=False)
+    logs.open_all(intact=False)
     assert (log_in(logs).log_end_offset, logs.high_watermark(KEY)) == (5, 0)
 
 

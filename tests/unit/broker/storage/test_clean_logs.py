@@ -8,7 +8,7 @@ import pytest
 from tidelog.model import Batch, TopicPartition
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.checked_file import write_checked
-from tidelog_broker.log.clean_shutdown import CleanLog, read_all
+from tidelog_broker.log.clean_shutdown import CleanLog, read_clean_logs
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.producer_state import ProducerStates
@@ -50,7 +50,7 @@ def is_clean(stored: Stored) -> bool:
 
 
 def left(path: Path) -> CleanLog:
-    return read_all(OsDisk(), path / "clean-logs")[KEY]
+    return read_clean_logs(OsDisk(), path / "clean-logs")[KEY]
 
 
 def written(number: int, *, epoch: int = 1, first: int = 0) -> list[Batch]:
@@ -76,7 +76,7 @@ def test_an_unchanged_log_is_recognized_with_its_producers(tmp_path: Path, numbe
 def test_many_producers_have_a_file_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer_history, "MAX_KEPT_TOGETHER", 0)
+    monkeypatch.setattr(producer_history, "MAX_PRODUCERS_IN_SHARED_FILE", 0)
     stopped(tmp_path, written(3))
     assert left(tmp_path).producers is None
     entry = log_in(Stored(tmp_path)).producers.states.entry(WRITER)
@@ -185,14 +185,14 @@ def test_a_newer_producer_snapshot_takes_precedence_over_the_recorded_one(tmp_pa
 def test_of_very_many_producers_some_logs_keep_their_own_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_directory, "MAX_PRODUCERS_TOGETHER", 1)
+    monkeypatch.setattr(log_directory, "MAX_TOTAL_PRODUCERS", 1)
     stored = Stored(tmp_path)
     for number in range(3):
         name = TopicPartition(NAME.topic, number)
         log = stored.logs.open_replica(name, ReplicaKey(TOPIC_ID, number), CONFIG)
         log.append(written(1))
     stop(stored)
-    kept = read_all(OsDisk(), tmp_path / "clean-logs")
+    kept = read_clean_logs(OsDisk(), tmp_path / "clean-logs")
     assert sum(log.producers is not None for log in kept.values()) == 1
     again = Stored(tmp_path)
     entries = [log.producers.states.entry(WRITER) for log in again.logs.logs()]

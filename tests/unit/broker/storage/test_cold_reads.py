@@ -9,12 +9,12 @@ from pathlib import PurePath
 
 import pytest
 
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.log_errors import LogStorageError
 from tidelog_broker.partition.replica_log import ColdRange
 from tidelog_broker.storage.cold_reads import (
     MAX_AHEAD_BYTES,
+    MAX_CONCURRENT_READS,
     PIECE_BYTES,
-    READS_AT_ONCE,
     ColdReads,
 )
 from unit.broker.broker_parts import until_idle
@@ -97,11 +97,11 @@ async def test_one_range_of_a_log_is_read_at_a_time() -> None:
 
 async def test_a_bounded_number_of_logs_is_read_at_once_and_the_others_follow() -> None:
     async with running() as reads:
-        logs = [FakeLog() for _ in range(READS_AT_ONCE + 1)]
+        logs = [FakeLog() for _ in range(MAX_CONCURRENT_READS + 1)]
         woken = [reads.begin(at(0, 2 * PIECE_BYTES), log) for log in logs]
         await until_idle()
-        assert len(reads.threads.running) == READS_AT_ONCE
-        for _ in range(READS_AT_ONCE + 1):
+        assert len(reads.threads.running) == MAX_CONCURRENT_READS
+        for _ in range(MAX_CONCURRENT_READS + 1):
             await reads.threads.end()
         assert all(event.is_set() for event in woken)
 
@@ -127,13 +127,13 @@ async def test_readers_of_one_log_are_distinguished_by_their_positions() -> None
 async def test_nothing_is_read_ahead_while_others_wait() -> None:
     async with running() as reads:
         await reads.read(at(0, PIECE_BYTES))
-        for _ in range(READS_AT_ONCE):
+        for _ in range(MAX_CONCURRENT_READS):
             reads.begin(at(0), FakeLog())
         reads.disk.reads.clear()
         reads.begin(at(PIECE_BYTES, PIECE_BYTES))
         await until_idle()
         await reads.threads.end_all()
-        assert len(reads.disk.reads) == READS_AT_ONCE + 1
+        assert len(reads.disk.reads) == MAX_CONCURRENT_READS + 1
 
 
 async def test_data_that_was_read_and_is_cold_again_may_be_waited_for_once() -> None:

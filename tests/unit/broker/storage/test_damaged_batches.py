@@ -8,9 +8,9 @@ from pathlib import PurePath
 
 import pytest
 
-from tidelog_broker.log.config import LogConfig
-from tidelog_broker.log.damage_seal import DamagedRange
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.quarantine import DamagedRange
 from tidelog_broker.storage.damaged_batches import EVIDENCE_RETENTION_MS, DamagedBatches
 from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME
@@ -62,10 +62,10 @@ class Evidence:
         path = directory / SEGMENT
         data = self.disk.names[path].data
         data[len(data) // 2] ^= 1
-        check = log.begin_seal(path, self.batches.evidence_of(NAME, KEY), copies=False)
+        check = log.begin_quarantine(path, self.batches.evidence_of(NAME, KEY), copies=False)
         assert check is not None
         check.run()
-        log.finish_seal(check)
+        log.finish_quarantine(check)
         return log
 
     def states(self) -> list[str]:

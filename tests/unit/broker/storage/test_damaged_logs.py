@@ -9,13 +9,13 @@ import pytest
 from tidelog.batch import is_damaged
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.disk import OsDisk
-from tidelog_broker.log.errors import LogCorruptError, LogStorageError, OutOfServiceError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogCorruptError, LogStorageError, OutOfServiceError
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
-from unit.broker.log.builders import FakeClock, batch_at, encode_frame, read_all
+from unit.broker.log.builders import FakeClock, batch_at, encode_frame, read_clean_logs
 from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, checkpoint, end_of
 
 
@@ -91,13 +91,13 @@ def test_the_only_copy_does_not_reuse_committed_offsets(
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-cut_bytes])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
-    (damaged,) = [*logs.open_all(whole=whole), *logs.open_undecided({KEY})]
+    (damaged,) = [*logs.open_all(intact=whole), *logs.open_undecided({KEY})]
     assert damaged.unless_sole
     assert logs.damaged_batches.of(KEY) == [(2, 3)]
     log = logs.log_of(KEY)
     assert log is not None
     log.append([batch_at(3)])
-    assert [b.header.base_offset for b in read_all(log) if is_damaged(b.header)] == [2]
+    assert [b.header.base_offset for b in read_clean_logs(log) if is_damaged(b.header)] == [2]
 
 
 def test_an_uncommitted_torn_tail_is_no_damage(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_complete_wrong_batch_at_the_end_is_damage_unless_the_machine_crashed(
     content = segment.read_bytes()
     segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
-    assert [replica.key for replica in logs.open_all(whole=whole)] == damaged
+    assert [replica.key for replica in logs.open_all(intact=whole)] == damaged
 
 
 @pytest.mark.parametrize(("only_copies", "end"), [({KEY}, 3), (set(), 1)])
@@ -134,9 +134,9 @@ def test_a_gap_after_a_power_failure_waits_until_other_copies_are_known(
     content[len(content) // 2] ^= 1
     segment.write_bytes(content)
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
-    assert logs.open_all(whole=False) == []
+    assert logs.open_all(intact=False) == []
     assert logs.undecided() == [(KEY, NAME)]
-    assert logs.is_out(KEY)
+    assert logs.is_out_of_service(KEY)
     assert segment.read_bytes() == content
 
     (damaged,) = logs.open_undecided(only_copies)
@@ -163,7 +163,7 @@ def test_a_missing_first_segment_waits_until_other_copies_are_known(
     segment.unlink()
     (path / "00000000000000000001.log").write_bytes(behind)
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
-    assert logs.open_all(whole=whole) == []
+    assert logs.open_all(intact=whole) == []
     assert logs.undecided() == [(KEY, NAME)]
     assert [file.name for file in path.glob("*.log")] == ["00000000000000000001.log"]
 
@@ -187,10 +187,10 @@ def test_after_a_machine_crash_a_shorter_log_is_damage_only_in_synced_data(
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
-    assert logs.open_all(whole=False) == []
+    assert logs.open_all(intact=False) == []
     (damaged,) = logs.open_undecided(())
     assert damaged.if_synced
-    assert not logs.is_out(KEY)
+    assert not logs.is_out_of_service(KEY)
     assert list((tmp_path / "damaged").iterdir()) == []
 
 
@@ -201,7 +201,7 @@ def test_a_checkpoint_after_the_start_has_no_offset_beyond_the_log(tmp_path: Pat
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
-    logs.open_all(whole=False)
+    logs.open_all(intact=False)
     logs.open_undecided(())
     checkpoint(logs, {})
     assert Stored(tmp_path).damage == []
@@ -232,7 +232,7 @@ def test_damage_in_batches_read_for_producers_is_found_after_a_clean_stop_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A leader that does not know all producers would append twice."""
-    monkeypatch.setattr(producer_history, "MAX_KEPT_TOGETHER", -1)
+    monkeypatch.setattr(producer_history, "MAX_PRODUCERS_IN_SHARED_FILE", -1)
     previous = Stored(tmp_path)
     previous.with_records(3)
     previous.logs.close()
@@ -260,7 +260,7 @@ def test_after_a_repair_finds_damage_in_synced_data_the_next_one_checks_everythi
     assert log is not None
     log.flush()
     segment = next(replica_path(tmp_path).glob("*.log"))
-    stored.logs.take_out(KEY, "a failed sync", check_all=False)
+    stored.logs.take_out_of_service(KEY, "a failed sync", check_all=False)
     reopening = stored.logs.begin_repair(KEY)
     assert reopening is not None
     reopening.error = LogCorruptError(segment, 0, "a flipped bit")
@@ -279,7 +279,7 @@ def test_after_a_repair_finds_damage_in_synced_data_the_next_one_checks_everythi
 def test_a_replica_under_repair_is_not_moved_away(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records(3)
-    stored.logs.take_out(KEY, "a bad checksum")
+    stored.logs.take_out_of_service(KEY, "a bad checksum")
     reopening = stored.logs.begin_repair(KEY)
     assert reopening is not None
     with pytest.raises(LogStorageError, match="while it is repaired"):
@@ -296,7 +296,7 @@ def test_data_that_a_rejected_append_left_in_the_file_is_cut(tmp_path: Path) -> 
     segment = next(replica_path(tmp_path).glob("*.log"))
     with segment.open("ab") as file:
         file.write(encode_frame(batch_at(3)))
-    stored.logs.take_out(KEY, "an append failed in its middle")
+    stored.logs.take_out_of_service(KEY, "an append failed in its middle")
     reopening = stored.logs.begin_repair(KEY)
     assert reopening is not None
     reopening.run()
@@ -306,7 +306,7 @@ def test_data_that_a_rejected_append_left_in_the_file_is_cut(tmp_path: Path) -> 
 def test_a_damaged_replica_does_not_make_the_stop_of_the_others_unclean(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records(3)
-    stored.logs.take_out(KEY, "a bad checksum")
+    stored.logs.take_out_of_service(KEY, "a bad checksum")
     stored.logs.mark(KEY, "a bad checksum")
     assert stored.logs.close() == []
     (damaged,) = Stored(tmp_path).damage
@@ -365,7 +365,7 @@ def with_unreadable_batch(tmp_path: Path) -> None:
     (tmp_path / "clean-logs").unlink()
     stored = Stored(tmp_path)
     assert stored.logs.damaged_batches.of(KEY) == [(1, 2)]
-    stored.logs.back(KEY)
+    stored.logs.return_to_service(KEY)
     stored.logs.unmark(KEY)
     stored.logs.close()
 
@@ -408,5 +408,5 @@ def test_a_damaged_replica_that_could_not_be_marked_makes_the_stop_unclean(
 ) -> None:
     stored = Stored(tmp_path)
     stored.with_records(3)
-    stored.logs.take_out(KEY, "a bad checksum")
+    stored.logs.take_out_of_service(KEY, "a bad checksum")
     assert stored.logs.close() == ["orders/0: a bad checksum"]

@@ -52,13 +52,13 @@ def quick_for_a_minute(times: DiskTimes, clock: SetClock, a_second: int) -> None
 def test_the_typical_time_is_the_median_of_several_syncs(times: DiskTimes, clock: SetClock) -> None:
     for _ in range(MIN_SYNCS - 1):
         took(times, clock, 2_000)
-    assert times.typical() == (0, "")
+    assert times.slowest() == (0, "")
     took(times, clock, 300)
     took(times, clock, 300)
     took(times, clock, 300)
-    assert times.typical() == (300, SYNC)
+    assert times.slowest() == (300, SYNC)
     clock.now_ms += COUNT_WINDOW_MS + 1
-    assert times.typical() == (0, "")
+    assert times.slowest() == (0, "")
 
 
 @pytest.mark.parametrize(("a_second", "at_once"), [(2, 1), (20, 3), (50, 8)])
@@ -67,9 +67,9 @@ def test_a_disk_that_becomes_slow_is_recognized_within_seconds(
 ) -> None:
     quick_for_a_minute(times, clock, a_second)
     took(times, clock, 4_000, at_once=at_once)
-    assert times.typical().ms < SLOW_MS
+    assert times.slowest().ms < SLOW_MS
     took(times, clock, 4_000, at_once=at_once)
-    assert times.typical() == (4_000, SYNC)
+    assert times.slowest() == (4_000, SYNC)
 
 
 def late_once(times: DiskTimes, clock: SetClock) -> Iterator[int]:
@@ -77,11 +77,11 @@ def late_once(times: DiskTimes, clock: SetClock) -> Iterator[int]:
     with times.timed(SYNC):
         for _ in range(48):
             clock.now_ms += 100
-            yield times.typical().ms
+            yield times.slowest().ms
     for _ in range(500):
         took(times, clock, 2)
         clock.now_ms += 98
-        yield times.typical().ms
+        yield times.slowest().ms
 
 
 def test_a_single_late_sync_does_not_make_a_disk_slow(times: DiskTimes, clock: SetClock) -> None:
@@ -93,7 +93,7 @@ def test_slow_syncs_that_take_most_of_the_time_count_among_many_quick_ones(
 ) -> None:
     for number in range(600):
         took(times, clock, 4_900 if number % 5 < 2 else 2)
-    assert times.typical() == (4_900, SYNC)
+    assert times.slowest() == (4_900, SYNC)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_a_slow_disk_does_not_look_healthy_between_two_slow_operations(
     seen = []
     for _ in range(60):
         took(times, clock, slow_ms, WRITE)
-        seen.append(times.typical().ms >= SLOW_MS)
+        seen.append(times.slowest().ms >= SLOW_MS)
         for _ in range(quick_ms // 100):
             took(times, clock, 2, WRITE)
             clock.now_ms += 98
-            seen.append(times.typical().ms >= SLOW_MS)
+            seen.append(times.slowest().ms >= SLOW_MS)
     changes = sum(one != other for one, other in pairwise(seen))
     assert (changes, seen[-1]) == (1, True)
 
@@ -122,7 +122,7 @@ def test_a_disk_that_is_quick_again_is_recognized_within_half_a_minute(
     for _ in range(300):
         took(times, clock, 2)
         clock.now_ms += 98
-    assert times.typical().ms < SLOW_MS
+    assert times.slowest().ms < SLOW_MS
 
 
 def test_of_a_slow_write_and_a_slower_sync_the_write_is_reported(
@@ -132,7 +132,7 @@ def test_of_a_slow_write_and_a_slower_sync_the_write_is_reported(
     for _ in range(4):
         took(times, clock, 3_000)
         took(times, clock, 1_500, WRITE)
-    assert times.typical() == (1_500, WRITE)
+    assert times.slowest() == (1_500, WRITE)
 
 
 def test_an_operation_that_does_not_end_counts_after_five_seconds(
@@ -140,16 +140,16 @@ def test_an_operation_that_does_not_end_counts_after_five_seconds(
 ) -> None:
     with times.timed(WRITE):
         clock.now_ms += 4_999
-        assert times.typical().ms == 0
+        assert times.slowest().ms == 0
         clock.now_ms += 1
-        assert times.typical() == (5_000, WRITE)
+        assert times.slowest() == (5_000, WRITE)
 
 
 def test_a_failed_operation_has_ended(times: DiskTimes, clock: SetClock) -> None:
     with pytest.raises(OSError, match="gone"), times.timed(SYNC):
         raise OSError("gone")
     clock.now_ms += 9_000
-    assert times.typical() == (0, "")
+    assert times.slowest() == (0, "")
 
 
 def test_a_stalled_process_does_not_count_against_its_disk(
@@ -157,8 +157,8 @@ def test_a_stalled_process_does_not_count_against_its_disk(
 ) -> None:
     began_ms = clock.now_ms
     took(times, clock, 9_000, WRITE)
-    assert times.typical([(began_ms + 10, clock.now_ms - 10)]) == (0, "")
-    assert times.typical([(began_ms + 10, began_ms + 1_010)]) == (8_000, WRITE)
+    assert times.slowest([(began_ms + 10, clock.now_ms - 10)]) == (0, "")
+    assert times.slowest([(began_ms + 10, began_ms + 1_010)]) == (8_000, WRITE)
 
 
 def test_the_real_disk_times_operations_that_may_wait(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from structlog.testing import capture_logs
 
 from tidelog.model import TopicPartition
 from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
-from tidelog_broker.log.clean_shutdown import read_all
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.clean_shutdown import read_clean_logs
+from tidelog_broker.log.log_errors import LogStorageError
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import DATA, KEY
@@ -188,7 +188,7 @@ def test_strays_of_a_previous_incarnation_are_distinguished_from_those_of_this_o
     stored = Stored(tmp_path)
     stored.with_records(name=OTHER_NAME)
     stored.logs.delete(OTHER)
-    found = {stray.key: stray.by_former_life for stray in stored.logs.expired_strays(0)}
+    found = {stray.key: stray.by_previous_incarnation for stray in stored.logs.expired_strays(0)}
     assert found == {KEY: True, OTHER: False}
 
 
@@ -204,11 +204,11 @@ def test_a_failed_rename_is_repeated_at_the_next_request(tmp_path: Path) -> None
     """Otherwise the caller would be informed that the replica is gone, while its files stay."""
     stored = Stored(tmp_path)
     stored.with_records()
-    stored.logs.take_out(KEY, "damaged")
+    stored.logs.take_out_of_service(KEY, "damaged")
     (tmp_path / "strays").rmdir()
     with pytest.raises(LogStorageError):
         stored.logs.delete(KEY)
-    assert (stored.in_use(), stored.logs.is_out(KEY)) == ([f"orders-0.{TOPIC_ID}"], True)
+    assert (stored.in_use(), stored.logs.is_out_of_service(KEY)) == ([f"orders-0.{TOPIC_ID}"], True)
     (tmp_path / "strays").mkdir()
     stored.logs.delete(KEY)
     assert stored.in_use() == []
@@ -230,7 +230,7 @@ def test_a_replica_out_of_service_without_a_directory_may_come_back_after_its_de
     tmp_path: Path,
 ) -> None:
     stored = Stored(tmp_path)
-    stored.logs.take_out(KEY, "its directory is missing")
+    stored.logs.take_out_of_service(KEY, "its directory is missing")
     stored.logs.delete(KEY)
     assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
 
@@ -271,7 +271,7 @@ def test_a_close_that_cannot_sync_names_the_unclean_logs() -> None:
     disk.fail_sync = True
     unclean = logs.close()
     assert [line.split(":")[0] for line in unclean] == ["orders/0", "orders/1"]
-    assert list(read_all(disk, DATA / "clean-logs")) == []
+    assert list(read_clean_logs(disk, DATA / "clean-logs")) == []
 
 
 def test_a_log_that_failed_before_does_not_close_cleanly() -> None:

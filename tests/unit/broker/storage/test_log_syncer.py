@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import PurePath
 
 from simulation.disk import refusal
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.storage.log_syncer import SYNCS_AT_ONCE, LogSyncer
+from tidelog_broker.storage.log_syncer import MAX_CONCURRENT_SYNCS, LogSyncer
 from unit.broker.broker_parts import KEY, Replicas, append, until_idle
 from unit.broker.fake_log import state
 from unit.broker.log.memory_disk import MemoryDisk, MemoryFile
@@ -70,7 +70,7 @@ class Broker:
         partition.log_synced()
         self.results.append(f"{partition.name.partition} synced to {partition.counted_end}")
 
-    def sync_put_off(self, partition: Partition, error: LogError) -> None:
+    def sync_postponed(self, partition: Partition, error: LogError) -> None:
         self.results.append(f"{partition.name.partition} put off: {error}")
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
@@ -193,10 +193,10 @@ async def test_logs_of_a_late_thread_get_their_own_threads() -> None:
 
 async def test_one_thread_takes_at_most_half_of_the_concurrently_synced_logs() -> None:
     async with running() as broker:
-        await grown(broker, SYNCS_AT_ONCE + 1)
+        await grown(broker, MAX_CONCURRENT_SYNCS + 1)
         assert len(broker.syncs.running) == 2
         await all_end(broker)
-        assert len(broker.results) == SYNCS_AT_ONCE + 1
+        assert len(broker.results) == MAX_CONCURRENT_SYNCS + 1
 
 
 async def test_a_log_that_is_set_aside_holds_up_no_other_of_its_thread() -> None:
@@ -225,11 +225,11 @@ async def test_concurrent_syncs_are_bounded_and_then_take_turns() -> None:
     async with running() as broker:
         await slow(broker)
         broker.results.clear()
-        partitions = await grown(broker, SYNCS_AT_ONCE + 2)
-        assert len(broker.syncs.running) == SYNCS_AT_ONCE
+        partitions = await grown(broker, MAX_CONCURRENT_SYNCS + 2)
+        assert len(broker.syncs.running) == MAX_CONCURRENT_SYNCS
         append(partitions[0])
         await all_end(broker)
-        last = SYNCS_AT_ONCE + 1
+        last = MAX_CONCURRENT_SYNCS + 1
         assert broker.results[:2] == ["0 synced to 2", "1 synced to 1"]
         assert broker.results[-2:] == [f"{last} synced to 1", "0 synced to 3"]
 

@@ -8,14 +8,14 @@ from pathlib import PurePath
 import pytest
 
 from tidelog.model import Batch
-from tidelog_broker.log.errors import LogCorruptError, LogError, LogUnreadableError
+from tidelog_broker.log.log_errors import LogCorruptError, LogError, LogUnreadableError
 from tidelog_broker.partition.range_digest import RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
 from tidelog_broker.storage.scrubber import (
     CHUNK_BYTES,
-    LEAST_BYTES_PER_SECOND,
     MAX_CPU_SHARE,
+    MIN_BYTES_PER_SECOND,
     Scrubber,
 )
 from tidelog_runtime.topic_config import TopicConfig
@@ -161,7 +161,7 @@ async def test_a_pass_is_spread_over_its_period_down_to_a_minimal_rate() -> None
     async with at_work(world.scrubber.run()):
         await world.passes()
     took_s = (world.replicas.clock.monotonic_ms() - began) / 1000
-    assert took_s == pytest.approx(total / LEAST_BYTES_PER_SECOND, rel=0.1)
+    assert took_s == pytest.approx(total / MIN_BYTES_PER_SECOND, rel=0.1)
 
 
 async def test_the_next_pass_begins_when_the_period_is_over() -> None:
@@ -210,7 +210,7 @@ async def test_after_a_restart_a_pass_continues_where_it_was() -> None:
         await again.passes()
     # Since the position was last written.
     repeated = again.state.bytes_checked - total
-    assert repeated <= 12 * LEAST_BYTES_PER_SECOND + CHUNK_BYTES
+    assert repeated <= 12 * MIN_BYTES_PER_SECOND + CHUNK_BYTES
     assert again.state.pass_began_ms == world.state.pass_began_ms
 
 
@@ -224,7 +224,7 @@ async def test_a_damaged_state_begins_a_new_pass() -> None:
 
 async def test_a_replica_out_of_service_is_left_to_its_repair() -> None:
     world = World().write(1)
-    world.replicas.logs.take_out(KEY, "damaged")
+    world.replicas.logs.take_out_of_service(KEY, "damaged")
     world.flip(KEY, -1)
     async with at_work(world.scrubber.run()):
         await world.passes()

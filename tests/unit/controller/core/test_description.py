@@ -14,7 +14,7 @@ from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import MAX_PENDING_NAMED
 from tidelog_controller.core import description
 from tidelog_controller.core.description import not_found, partitions_in_slices
-from tidelog_runtime.missed_brokers import UNMISSED_TOLD_MS
+from tidelog_runtime.departed_brokers import REPORT_WITHOUT_REPLICAS_MS
 from unit.controller import operated
 from unit.controller.driver import COMMAND_TIMEOUT_MS, WALL_MS, Driver, cluster
 from unit.controller.lost_data import down, reboot
@@ -207,7 +207,7 @@ def test_a_departed_broker_without_replicas_is_listed_for_a_day() -> None:
     driver = cluster(1, 2, 3)
     driver.kill_broker(3)
     driver.watch()
-    driver.pass_time(UNMISSED_TOLD_MS)
+    driver.pass_time(REPORT_WITHOUT_REPLICAS_MS)
     driver.take_over()
     assert [d.broker_id for d in described(driver).departures] == [3]
     driver.pass_time(1)
@@ -219,7 +219,7 @@ def test_a_departed_broker_with_replicas_is_listed_until_it_returns() -> None:
     driver = with_topic()
     driver.kill_broker(3)
     driver.watch()
-    driver.pass_time(3 * UNMISSED_TOLD_MS)
+    driver.pass_time(3 * REPORT_WITHOUT_REPLICAS_MS)
     driver.take_over()
     assert [d.broker_id for d in described(driver).departures] == [3]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.admin_messages import ConfigEntry, RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.channels import new_server, open_channel
@@ -20,7 +21,6 @@ from tidelog_controller.state.admin_answers import (
     Answer,
     BrokersAnswer,
     BrokerView,
-    ConfigKey,
     LeaderResult,
     LeadersAnswer,
     RecoveryAnswer,
@@ -31,7 +31,7 @@ from tidelog_controller.state.admin_answers import (
     TopicView,
 )
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     CheckRestart,
     DescribeBrokers,
     DescribeRecovery,
@@ -39,7 +39,6 @@ from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
     MoveLeaders,
     PartitionSelector,
-    RecoveryChoice,
     SetMaintenance,
 )
 from tidelog_controller.state.commands import AdminReply
@@ -64,7 +63,7 @@ class FakeAdmin:
         self.answer: Answer | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        self.requests.append(request._replace(asker=NOBODY))
+        self.requests.append(request._replace(caller=UNKNOWN_CALLER))
         return AdminReply(None, answer=self.answer)
 
 
@@ -173,7 +172,7 @@ async def test_topic_descriptions_are_sent_with_all_fields(
     view = TopicView(
         "t",
         TopicEntry("id", 6, 2),
-        (ConfigKey("segment_ms", "5", True, "7", "what"),),
+        (ConfigEntry("segment_ms", "5", True, "7", "what"),),
         44,
         True,
         1,

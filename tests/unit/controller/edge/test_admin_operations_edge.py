@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.admin_messages import BrokerShare, Progress
 from tidelog.model import TopicPartition
 from tidelog.rpc.channels import new_server, open_channel
 from tidelog.v1 import admin_pb2 as pb
@@ -15,18 +16,16 @@ from tidelog.v1.admin_pb2_grpc import AdminServiceStub, add_AdminServiceServicer
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.state.admin_answers import (
     Answer,
-    BrokerShare,
     MoveView,
     OperationAnswer,
     OperationMovesAnswer,
     OperationsAnswer,
     OperationView,
     PlanSummary,
-    Progress,
     ThrottleAnswer,
 )
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     AddedBrokers,
     BeginOperation,
     CancelOperation,
@@ -77,7 +76,7 @@ class FakeAdmin:
         self.answer: Answer | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
-        self.requests.append(request._replace(asker=NOBODY))
+        self.requests.append(request._replace(caller=UNKNOWN_CALLER))
         return AdminReply(None, answer=self.answer)
 
 

@@ -14,6 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from tidelog.admin_messages import ConfigChange
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.channels import new_server, open_channel
@@ -26,20 +27,16 @@ from tidelog.v1.replica_control_pb2_grpc import (
     ReplicaControlServiceServicer,
     add_ReplicaControlServiceServicer_to_server,
 )
-from tidelog_controller.edge import admin_calls as admin_module
+from tidelog_controller.edge import admin as admin_module
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
-from tidelog_controller.state.admin_answers import (
-    ConfigAnswer,
-    ConfigChange,
-    PartitionsAnswer,
-)
+from tidelog_controller.state.admin_answers import ConfigAnswer, PartitionsAnswer
 from tidelog_controller.state.admin_requests import (
-    NOBODY,
+    UNKNOWN_CALLER,
     AddPartitions,
     AlterTopicConfig,
-    Asker,
+    Caller,
     RemovePartitions,
 )
 from tidelog_controller.state.commands import AdminReply
@@ -79,14 +76,14 @@ DESCRIBE = DescribeReplicasCommand(1, 4, 10, [("id", 0), ("id", 1)])
 class FakeAdmin:
     def __init__(self) -> None:
         self.requests: list[AdminRequest] = []
-        self.askers: list[Asker] = []
+        self.askers: list[Caller] = []
         self.reply = AdminReply(None, "id", (2, 3))
         self.held: asyncio.Event | None = None
 
     async def submit(self, request: AdminRequest) -> AdminReply:
         # The port is ephemeral.
-        self.requests.append(request._replace(asker=NOBODY))
-        self.askers.append(request.asker)
+        self.requests.append(request._replace(caller=UNKNOWN_CALLER))
+        self.askers.append(request.caller)
         if self.held is not None:
             await self.held.wait()
         return self.reply
@@ -205,7 +202,7 @@ async def test_requests_name_the_caller_and_its_address(admin: tuple[FakeAdmin, 
     metadata = (("tidelog-requested-by", "ann@example.org"),)
     await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
     await stub.DeleteTopic(admin_pb2.DeleteTopicRequest())
-    assert [asker.name for asker in fake.askers] == ["ann@example.org", ""]
+    assert [caller.name for caller in fake.askers] == ["ann@example.org", ""]
     assert fake.askers[0].address.startswith("ipv4:127.0.0.1:")
 
 
@@ -216,7 +213,7 @@ async def test_a_forwarded_address_is_prefixed_to_the_address_of_the_peer(
     for said in ("10.1.2.3:4711", "10.1.2.3 by way of nobody"):
         metadata = (("tidelog-requested-from", said),)
         await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
-    first, second = (asker.address for asker in fake.askers)
+    first, second = (caller.address for caller in fake.askers)
     assert first.startswith("10.1.2.3:4711 by way of ipv4:127.0.0.1:")
     assert second.startswith("ipv4:127.0.0.1:")
 

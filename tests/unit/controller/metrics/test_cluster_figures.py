@@ -23,9 +23,9 @@ from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import MAX_PEER_SERIES
 from tidelog_runtime.telemetry.metrics.controller_catalogue import (
     CONTROLLER_METRICS,
-    MAX_UNWELL_SERIES,
+    MAX_UNHEALTHY_SERIES,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from unit.controller.driver import Driver
 from unit.controller.operated import by_hand, catch_up, with_topic
 
@@ -50,16 +50,16 @@ def key(
     )
 
 
-def collected(*keys: LeaderAndIsr) -> Sheet:
-    figures, sheet = ClusterFigures(), Sheet(CONTROLLER_METRICS)
+def collected(*keys: LeaderAndIsr) -> MetricsSnapshot:
+    figures, snapshot = ClusterFigures(), MetricsSnapshot(CONTROLLER_METRICS)
     for number, state in enumerate(keys):
         figures.add(TopicPartition("sea", number), Partition(state, 10))
-    figures.tell(sheet)
-    return sheet
+    figures.tell(snapshot)
+    return snapshot
 
 
-def value(sheet: Sheet, name: str, *labels: str) -> float:
-    return sheet.values[f"tidelog_{name}"][labels]
+def value(snapshot: MetricsSnapshot, name: str, *labels: str) -> float:
+    return snapshot.values[f"tidelog_{name}"][labels]
 
 
 @pytest.mark.parametrize(
@@ -87,15 +87,15 @@ def test_the_problems_of_a_partition_follow_from_its_key(
 
 
 def test_partitions_are_counted_by_problem() -> None:
-    sheet = collected(key(), key(2), key(isr=(1,)), key(NO_LEADER, ()), key(unclean=4))
+    snapshot = collected(key(), key(2), key(isr=(1,)), key(NO_LEADER, ()), key(unclean=4))
 
-    assert value(sheet, "cluster_partitions") == 5
-    assert value(sheet, "cluster_offline_partitions") == 1
-    assert value(sheet, "cluster_under_min_isr_partitions") == 2
-    assert value(sheet, "cluster_under_replicated_partitions") == 2
-    assert value(sheet, "cluster_at_min_isr_partitions") == 0
-    assert value(sheet, "cluster_unclean_partitions") == 1
-    assert value(sheet, "cluster_not_preferred_leader_partitions") == 1
+    assert value(snapshot, "cluster_partitions") == 5
+    assert value(snapshot, "cluster_offline_partitions") == 1
+    assert value(snapshot, "cluster_under_min_isr_partitions") == 2
+    assert value(snapshot, "cluster_under_replicated_partitions") == 2
+    assert value(snapshot, "cluster_at_min_isr_partitions") == 0
+    assert value(snapshot, "cluster_unclean_partitions") == 1
+    assert value(snapshot, "cluster_not_preferred_leader_partitions") == 1
 
 
 def test_a_healthy_cluster_has_no_series_for_one_partition() -> None:
@@ -105,11 +105,11 @@ def test_a_healthy_cluster_has_no_series_for_one_partition() -> None:
 def test_the_worst_partitions_have_series_up_to_the_limit() -> None:
     keys = [key(isr=(1,)) for _ in range(MANY)] + [key(NO_LEADER, ())]
 
-    sheet = collected(*keys)
+    snapshot = collected(*keys)
 
-    assert len(sheet.values["tidelog_cluster_unwell_partition"]) == MAX_UNWELL_SERIES
-    assert value(sheet, "cluster_unwell_partition", "sea", str(MANY), "offline") == 1
-    assert sheet.left_out == 0
+    assert len(snapshot.values["tidelog_cluster_unwell_partition"]) == MAX_UNHEALTHY_SERIES
+    assert value(snapshot, "cluster_unwell_partition", "sea", str(MANY), "offline") == 1
+    assert snapshot.left_out == 0
 
 
 def test_brokers_are_counted_by_state_and_each_has_its_backlog() -> None:
@@ -118,24 +118,24 @@ def test_brokers_are_counted_by_state_and_each_has_its_backlog() -> None:
         registration = encode(BrokerRegistration("h:1", "", "uuid", state, 0, 0))
         name = KEYS.broker(broker)
         context.absorb(Changed(name, KeyValue(name, registration, broker, broker), broker))
-    sheet = Sheet(CONTROLLER_METRICS)
+    snapshot = MetricsSnapshot(CONTROLLER_METRICS)
 
-    tell_cluster(sheet, context, [BrokerBacklog(1, 1, 12, 2_500, overdue=True)])
+    tell_cluster(snapshot, context, [BrokerBacklog(1, 1, 12, 2_500, overdue=True)])
 
-    assert value(sheet, "cluster_brokers", "running") == 2
-    assert value(sheet, "cluster_brokers", "stopping") == 1
-    assert value(sheet, "state_change_backlog_partitions", "1") == 12
-    assert value(sheet, "state_change_backlog_age_seconds", "1") == 2.5
-    assert value(sheet, "state_change_overdue", "1") == 1
+    assert value(snapshot, "cluster_brokers", "running") == 2
+    assert value(snapshot, "cluster_brokers", "stopping") == 1
+    assert value(snapshot, "state_change_backlog_partitions", "1") == 12
+    assert value(snapshot, "state_change_backlog_age_seconds", "1") == 2.5
+    assert value(snapshot, "state_change_overdue", "1") == 1
 
 
 def test_a_very_large_cluster_keeps_within_the_series_limit() -> None:
-    sheet = Sheet(CONTROLLER_METRICS)
+    snapshot = MetricsSnapshot(CONTROLLER_METRICS)
     backlogs = [BrokerBacklog(broker, 1, 0, 0, overdue=False) for broker in range(1_000)]
 
-    tell_cluster(sheet, Context(KEYS), backlogs)
+    tell_cluster(snapshot, Context(KEYS), backlogs)
 
-    assert len(sheet.values["tidelog_state_change_backlog_partitions"]) == MAX_PEER_SERIES
+    assert len(snapshot.values["tidelog_state_change_backlog_partitions"]) == MAX_PEER_SERIES
 
 
 def test_operations_and_their_moves_are_counted_by_state_until_they_end() -> None:
@@ -152,11 +152,11 @@ def test_operations_and_their_moves_are_counted_by_state_until_they_end() -> Non
 
 
 def counted(driver: Driver) -> tuple[float, dict[tuple[str, ...], float]]:
-    sheet = Sheet(CONTROLLER_METRICS)
-    tell_cluster(sheet, driver.controller.context, ())
-    return value(sheet, "cluster_operations"), sheet.values["tidelog_cluster_moves"]
+    snapshot = MetricsSnapshot(CONTROLLER_METRICS)
+    tell_cluster(snapshot, driver.controller.context, ())
+    return value(snapshot, "cluster_operations"), snapshot.values["tidelog_cluster_moves"]
 
 
 def test_moving_partitions_are_counted() -> None:
-    sheet = collected(key(), replace(key(), replicas=TO_4.replicas, moving=TO_4))
-    assert value(sheet, "cluster_moving_partitions") == 1
+    snapshot = collected(key(), replace(key(), replicas=TO_4.replicas, moving=TO_4))
+    assert value(snapshot, "cluster_moving_partitions") == 1

@@ -20,7 +20,7 @@ from tidelog_runtime.telemetry.metrics.controller_catalogue import (
     CLUSTER_METRICS,
     CONTROLLER_METRICS,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 from unit.controller.metrics.test_cluster_figures import key
 
 KEYS = Keys("test")
@@ -57,33 +57,33 @@ class Controller:
         return [AnnouncedGateway("gate:7600", str(ms), 1, "", 0, ms) for ms in ages_ms]
 
 
-async def collected(reign: Reign | None) -> Sheet:
-    sheet = Sheet(CONTROLLER_METRICS)
-    await ControllerCollector(Controller(reign)).collect(sheet)
-    return sheet
+async def collected(reign: Reign | None) -> MetricsSnapshot:
+    snapshot = MetricsSnapshot(CONTROLLER_METRICS)
+    await ControllerCollector(Controller(reign)).collect(snapshot)
+    return snapshot
 
 
 async def test_a_standby_reports_its_role_and_nothing_of_the_cluster() -> None:
-    sheet = await collected(None)
+    snapshot = await collected(None)
 
-    assert sheet.values["tidelog_controller_active"] == {(): 0}
-    assert not CLUSTER_NAMES & sheet.values.keys()
-    assert set(sheet.values["tidelog_queue_depth"].values()) == {0}
-    assert sheet.values["tidelog_gateways"] == {("alive",): 2, ("silent",): 1, ("stopped",): 0}
+    assert snapshot.values["tidelog_controller_active"] == {(): 0}
+    assert not CLUSTER_NAMES & snapshot.values.keys()
+    assert set(snapshot.values["tidelog_queue_depth"].values()) == {0}
+    assert snapshot.values["tidelog_gateways"] == {("alive",): 2, ("silent",): 1, ("stopped",): 0}
 
 
 async def test_an_active_controller_reports_nothing_of_the_cluster_before_it_has_read_it() -> None:
-    sheet = await collected(Reign(1, loaded=False))
+    snapshot = await collected(Reign(1, loaded=False))
 
-    assert sheet.values["tidelog_controller_active"] == {(): 1}
-    assert not CLUSTER_NAMES & sheet.values.keys()
+    assert snapshot.values["tidelog_controller_active"] == {(): 1}
+    assert not CLUSTER_NAMES & snapshot.values.keys()
 
 
 async def test_every_partition_is_reported_though_it_takes_several_turns() -> None:
     partitions = 2 * PARTITIONS_PER_TURN + 1
 
-    sheet = await collected(Reign(partitions))
+    snapshot = await collected(Reign(partitions))
 
-    assert sheet.values["tidelog_cluster_partitions"] == {(): partitions}
-    assert sheet.values["tidelog_cluster_topics"] == {(): 1}
-    assert sheet.values["tidelog_queue_depth"]["events",] == 4
+    assert snapshot.values["tidelog_cluster_partitions"] == {(): partitions}
+    assert snapshot.values["tidelog_cluster_topics"] == {(): 1}
+    assert snapshot.values["tidelog_queue_depth"]["events",] == 4

@@ -10,11 +10,11 @@ from tidelog_controller.metrics.decision_meter import REQUEST_NAMES, DecisionMet
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest, DeleteTopic
 from tidelog_runtime.telemetry.metrics.controller_catalogue import (
-    ADMIN_QUESTIONS,
+    ADMIN_QUERIES,
     ADMIN_REQUESTS,
     CONTROLLER_METRICS,
 )
-from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
 
 class Ticking:
@@ -28,26 +28,26 @@ class Ticking:
         return self.now
 
 
-def measured(*changes: StateChange) -> Sheet:
-    meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
+def measured(*changes: StateChange) -> MetricsSnapshot:
+    meter, snapshot = DecisionMeter(Ticking()), MetricsSnapshot(CONTROLLER_METRICS)
     for change in changes:
         meter.take(change)
-    meter.tell(sheet)
-    return sheet
+    meter.tell(snapshot)
+    return snapshot
 
 
 def change(kind: Kind, cause: Cause = Cause.NONE, stage: Stage = Stage.COMPLETED) -> StateChange:
     return StateChange(1, "controller-1", kind, stage, cause, controller_epoch=7)
 
 
-def counted(sheet: Sheet, name: str) -> dict[tuple[str, ...], float]:
+def counted(snapshot: MetricsSnapshot, name: str) -> dict[tuple[str, ...], float]:
     """The series that are not 0."""
-    return {labels: value for labels, value in sheet.values[name].items() if value}
+    return {labels: value for labels, value in snapshot.values[name].items() if value}
 
 
 def test_requests_are_timed_by_name_and_all_queries_under_one() -> None:
-    changes = {name for name in REQUEST_NAMES.values() if name != ADMIN_QUESTIONS}
-    assert changes == set(ADMIN_REQUESTS) - {ADMIN_QUESTIONS}
+    changes = {name for name in REQUEST_NAMES.values() if name != ADMIN_QUERIES}
+    assert changes == set(ADMIN_REQUESTS) - {ADMIN_QUERIES}
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_requests_are_timed_by_name_and_all_queries_under_one() -> None:
     ],
 )
 def test_an_election_counts_by_its_outcome_and_cause(kind: Kind, outcome: str) -> None:
-    sheet = measured(change(kind, Cause.BROKER_CRASHED))
+    snapshot = measured(change(kind, Cause.BROKER_CRASHED))
 
-    assert counted(sheet, "tidelog_elections_total") == {(outcome, "broker_crashed"): 1}
+    assert counted(snapshot, "tidelog_elections_total") == {(outcome, "broker_crashed"): 1}
 
 
 @pytest.mark.parametrize(("kind", "count"), [(Kind.ELECTION, 0), (Kind.UNCLEAN_ELECTION, 1)])
@@ -70,9 +70,9 @@ def test_unclean_elections_have_a_counter(kind: Kind, count: int) -> None:
 
 
 def test_a_requested_change_does_not_count_before_its_outcome() -> None:
-    sheet = measured(change(Kind.ELECTION, Cause.BROKER_CRASHED, Stage.REQUESTED))
+    snapshot = measured(change(Kind.ELECTION, Cause.BROKER_CRASHED, Stage.REQUESTED))
 
-    assert not counted(sheet, "tidelog_elections_total")
+    assert not counted(snapshot, "tidelog_elections_total")
 
 
 @pytest.mark.parametrize(
@@ -83,26 +83,26 @@ def test_a_requested_change_does_not_count_before_its_outcome() -> None:
     ],
 )
 def test_shrinks_and_departures_count_by_cause(kind: Kind, name: str) -> None:
-    sheet = measured(change(kind, Cause.BROKER_LEASE_ENDED))
+    snapshot = measured(change(kind, Cause.BROKER_LEASE_ENDED))
 
-    assert counted(sheet, name) == {("broker_lease_ended",): 1}
+    assert counted(snapshot, name) == {("broker_lease_ended",): 1}
 
 
 def test_overdue_commands_and_terms_are_counted_with_the_latest_epoch() -> None:
-    sheet = measured(change(Kind.COMMAND_OVERDUE), change(Kind.CONTROLLER_ELECTED))
+    snapshot = measured(change(Kind.COMMAND_OVERDUE), change(Kind.CONTROLLER_ELECTED))
 
-    assert sheet.values["tidelog_commands_overdue_total"] == {(): 1}
-    assert sheet.values["tidelog_controller_elections_total"] == {(): 1}
-    assert sheet.values["tidelog_controller_epoch"] == {(): 7}
+    assert snapshot.values["tidelog_commands_overdue_total"] == {(): 1}
+    assert snapshot.values["tidelog_controller_elections_total"] == {(): 1}
+    assert snapshot.values["tidelog_controller_epoch"] == {(): 7}
 
 
 def test_an_event_is_timed_from_begin_to_end() -> None:
-    meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
+    meter, snapshot = DecisionMeter(Ticking()), MetricsSnapshot(CONTROLLER_METRICS)
 
     meter.end(meter.begin())
-    meter.tell(sheet)
+    meter.tell(snapshot)
 
-    events = sheet.distributions["tidelog_controller_event_duration_seconds"][()]
+    events = snapshot.distributions["tidelog_controller_event_duration_seconds"][()]
     assert events.total == pytest.approx(0.1)
 
 
@@ -111,12 +111,12 @@ async def test_an_admin_request_is_timed_and_its_rejection_counted_by_code() -> 
         async def submit(self, _: AdminRequest) -> AdminReply:
             return AdminReply(TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"))
 
-    meter, sheet = DecisionMeter(Ticking()), Sheet(CONTROLLER_METRICS)
+    meter, snapshot = DecisionMeter(Ticking()), MetricsSnapshot(CONTROLLER_METRICS)
 
     await MeteredAdmin(Admin(), meter).submit(DeleteTopic(0, "sea", "", 1000))
-    meter.tell(sheet)
+    meter.tell(snapshot)
 
-    rejected = counted(sheet, "tidelog_requests_refused_total")
+    rejected = counted(snapshot, "tidelog_requests_refused_total")
     assert rejected == {("delete_topic", "UNKNOWN_TOPIC_OR_PARTITION"): 1}
-    durations = sheet.distributions["tidelog_request_duration_seconds"]
+    durations = snapshot.distributions["tidelog_request_duration_seconds"]
     assert sum(durations["delete_topic", ""].counts) == 1

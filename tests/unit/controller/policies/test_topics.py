@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.admin_messages import ConfigChange
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.request_bounds import check_topic_name
 from tidelog_controller.policies.topics import (
@@ -94,4 +95,4 @@ def test_an_out_of_range_number_stored_by_an_earlier_release_can_be_changed() ->
     previous = {"retention_ms": "1" + 30 * "0"}
     check_config_change(previous, {"retention_ms": "5"})
     (change,) = config_changes(previous, {"retention_ms": "5"})
-    assert change == ("retention_ms", str(2**63 - 1), "5")
+    assert change == ConfigChange("retention_ms", str(2**63 - 1), "5")

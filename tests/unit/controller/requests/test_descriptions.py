@@ -55,7 +55,7 @@ def test_a_topic_is_described_with_its_configuration_and_the_revision_of_its_key
     assert view.revision == driver.store.items[KEYS.topic("t")].mod_revision
     keys = {key.key: key for key in view.config}
     assert (keys["segment_ms"].value, keys["segment_ms"].is_set) == ("5000", True)
-    assert keys["segment_ms"].default == "604800000"
+    assert keys["segment_ms"].default_value == "604800000"
     assert (keys["retention_bytes"].value, keys["retention_bytes"].is_set) == ("-1", False)
     assert all(key.description for key in view.config)
 

@@ -20,7 +20,7 @@ from tidelog_controller.state.admin_requests import (
     WantedReplicas,
 )
 from tidelog_controller.state.commands import AdminReply
-from unit.controller.driver import ASKER, KEYS, Driver, cluster
+from unit.controller.driver import CALLER, KEYS, Driver, cluster
 from unit.controller.operated import catch_up
 
 INTERVAL_MS = 60_000
@@ -83,17 +83,17 @@ def codes(answer: LeadersAnswer) -> list[ErrorCode | None]:
 
 
 def elect(driver: Driver, *selectors: PartitionSelector, dry_run: bool = False) -> LeadersAnswer:
-    request = ElectPreferredLeaders(0, selectors, dry_run, 5_000, "a1", ASKER)
+    request = ElectPreferredLeaders(0, selectors, dry_run, 5_000, "a1", CALLER)
     return answer_of(driver.ask(request))
 
 
 def move(driver: Driver, *moves: tuple[int, int], dry_run: bool = False) -> AdminReply:
     named = tuple((TopicPartition("t", number), leader) for number, leader in moves)
-    return driver.ask(MoveLeaders(0, named, dry_run, 5_000, "a1", ASKER))
+    return driver.ask(MoveLeaders(0, named, dry_run, 5_000, "a1", CALLER))
 
 
 def maintain(driver: Driver, *brokers: int, on: bool = True, dry_run: bool = False) -> AdminReply:
-    return driver.ask(SetMaintenance(0, brokers, on, dry_run, 5_000, "a1", ASKER))
+    return driver.ask(SetMaintenance(0, brokers, on, dry_run, 5_000, "a1", CALLER))
 
 
 def move_later(driver: Driver, request_id: int, chosen: int) -> None:
@@ -171,7 +171,7 @@ def test_the_caller_that_requested_a_leader_is_published_with_the_election() -> 
     move(driver, (0, driver.state(0).replicas[1]))
     published = driver.published_events(Kind.ELECTION, stage=Stage.COMPLETED)
     assert [t.change.cause for t in published] == [Cause.PREFERRED_LEADER, Cause.LEADER_MOVED]
-    assert {(t.details["requested_by"], t.details["requested_from"]) for t in published} == {ASKER}
+    assert {(t.details["requested_by"], t.details["requested_from"]) for t in published} == {CALLER}
 
 
 def test_a_chosen_current_leader_becomes_the_first_of_the_replicas() -> None:
@@ -373,7 +373,7 @@ def test_a_broker_in_maintenance_leads_nothing_and_keeps_its_replicas() -> None:
     assert all(broker in state.isr_ids for state in driver.states())
     assert (len(answer.results), answer.kept, codes(answer)) == (1, 0, [None])
     (published,) = driver.published_events(Kind.BROKER_MAINTENANCE, stage=Stage.COMPLETED)
-    assert (published.broker, published.details["requested_by"]) == (broker, ASKER.name)
+    assert (published.broker, published.details["requested_by"]) == (broker, CALLER.name)
 
 
 def test_a_broker_in_maintenance_leads_where_no_other_can_until_another_can() -> None:

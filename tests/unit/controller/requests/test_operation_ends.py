@@ -26,7 +26,7 @@ from tidelog_controller.state.operations import MoveState
 from tidelog_runtime.metadata.operations import OperationState, decode_operation
 from tidelog_runtime.metadata.schema import encode_leader_and_isr
 from tidelog_runtime.metadata.store import Transaction
-from unit.controller.driver import ASKER, KEYS, WALL_MS, Driver, cluster
+from unit.controller.driver import CALLER, KEYS, WALL_MS, Driver, cluster
 from unit.controller.operated import (
     by_hand,
     catch_up,
@@ -207,8 +207,8 @@ def test_an_operation_is_published_from_the_request_to_its_end() -> None:
     catch_up(driver)
     begun = driver.published_events(Kind.OPERATION_BEGUN)
     assert [event.stage for event in begun] == [Stage.REQUESTED, Stage.COMPLETED]
-    assert begun[0].details["requested_by"] == ASKER.name
-    assert begun[0].details["requested_from"] == ASKER.address
+    assert begun[0].details["requested_by"] == CALLER.name
+    assert begun[0].details["requested_from"] == CALLER.address
     assert begun[0].change.trace_id == "e5"
     (over,) = driver.published_events(Kind.OPERATION_ENDED, stage=Stage.COMPLETED)
     assert (over.details["state"], over.details["moves_done"]) == ("done", 1)
@@ -218,7 +218,7 @@ def test_an_operation_is_published_from_the_request_to_its_end() -> None:
 
 
 def throttle(driver: Driver, bound: int | None, revision: int = 0) -> ThrottleAnswer | ErrorCode:
-    reply = driver.ask(SetThrottle(0, bound, revision, dry_run=False, asker=ASKER))
+    reply = driver.ask(SetThrottle(0, bound, revision, dry_run=False, caller=CALLER))
     if reply.error is not None:
         return reply.error.code
     assert isinstance(reply.answer, ThrottleAnswer)

@@ -12,7 +12,7 @@ from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.context import Context
 from tidelog_runtime.metadata.schema import decode_topic, encode, encode_leader_and_isr
-from unit.controller.driver import ASKER, KEYS, Driver, cluster
+from unit.controller.driver import CALLER, KEYS, Driver, cluster
 
 ADDITION = KEYS.partition_addition("t")
 REMOVAL = KEYS.partition_removal("t")
@@ -174,8 +174,8 @@ def test_an_addition_is_published_with_its_caller_up_to_the_last_acknowledgement
     assert published[0].details == {
         "first": 3,
         "partitions": 5,
-        "requested_by": ASKER.name,
-        "requested_from": ASKER.address,
+        "requested_by": CALLER.name,
+        "requested_from": CALLER.address,
     }
     created = driver.published_events(Kind.CREATE, stage=Stage.COMPLETED)
     assert {(t.change.cause, t.change.trace_id) for t in created} == {
@@ -524,7 +524,9 @@ def test_a_removal_is_published_with_its_caller_until_all_is_gone() -> None:
     driver.brokers[3].mute = False
     driver.answer(driver.unanswered.pop())
     assert stages(driver, Kind.PARTITIONS_REMOVAL) == [Stage.REQUESTED, Stage.COMPLETED]
-    assert driver.published_events(Kind.PARTITIONS_REMOVAL)[0].details["requested_by"] == ASKER.name
+    assert (
+        driver.published_events(Kind.PARTITIONS_REMOVAL)[0].details["requested_by"] == CALLER.name
+    )
     deleted = driver.published_events(Kind.DELETE, stage=Stage.COMPLETED)
     assert {(t.change.cause, t.change.trace_id) for t in deleted if t.broker < 0} == {
         (Cause.PARTITIONS_REMOVED, "b2")

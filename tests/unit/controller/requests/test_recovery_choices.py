@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.state.admin_answers import RecoveryAnswer, RecoveryView
-from tidelog_controller.state.admin_requests import DescribeRecovery, RecoveryChoice
+from tidelog_controller.state.admin_requests import DescribeRecovery
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import RecoverPartitions
 from tidelog_runtime.metadata.schema import decode_recovery_consent

@@ -14,7 +14,7 @@ from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, Loaded
 from tidelog_runtime.metadata.operations import BrokerMark, encode_mark
 from tidelog_runtime.metadata.schema import decode_topic, decode_topic_deletion
-from unit.controller.driver import ASKER, KEYS, Driver, cluster
+from unit.controller.driver import CALLER, KEYS, Driver, cluster
 
 
 def error_of(reply: AdminReply) -> ErrorCode | None:
@@ -326,7 +326,7 @@ def test_the_caller_is_published_with_a_creation_and_a_deletion() -> None:
     driver = cluster(1, 2, 3)
     driver.create_topic(config={"retention_ms": "60000"})
     (published,) = driver.published_events(Kind.TOPIC_CREATION, stage=Stage.REQUESTED)
-    assert (published.details["requested_by"], published.details["requested_from"]) == ASKER
+    assert (published.details["requested_by"], published.details["requested_from"]) == CALLER
     assert published.details["config"] == ["retention_ms=60000"]
 
 

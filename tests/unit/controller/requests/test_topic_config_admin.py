@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.admin_messages import ConfigChange
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.event import Kind, Stage
-from tidelog_controller.state.admin_answers import ConfigAnswer, ConfigChange
+from tidelog_controller.state.admin_answers import ConfigAnswer
 from tidelog_runtime.metadata.schema import decode_topic
 from tidelog_runtime.replica_control import LeaderAndIsrCommand
-from unit.controller.driver import ASKER, KEYS, Driver, cluster
+from unit.controller.driver import CALLER, KEYS, Driver, cluster
 from unit.controller.operated import by_hand
 
 
@@ -150,8 +151,8 @@ def test_a_change_is_published_with_its_caller_and_its_changes() -> None:
     assert [t.stage for t in events] == [Stage.REQUESTED, Stage.COMPLETED]
     assert events[0].details == {
         "changes": ["segment_ms: 604800000 -> 5000"],
-        "requested_by": ASKER.name,
-        "requested_from": ASKER.address,
+        "requested_by": CALLER.name,
+        "requested_from": CALLER.address,
     }
 
 

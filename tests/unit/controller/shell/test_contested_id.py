@@ -8,12 +8,13 @@ from dataclasses import asdict
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog.inspection.controller_reports import WaitingController
 from tidelog.inspection.model import ControllerState, StateRequest
 from tidelog.state_changes.event import Kind
 from tidelog_controller.shell import controller_registration
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.metadata.memory import MemoryStore
+from tidelog_runtime.metadata.controller_records import WaitingControllers
 from tidelog_runtime.metadata.schema import (
     ControllerProcess as Process,
 )
@@ -22,7 +23,6 @@ from tidelog_runtime.metadata.schema import (
     encode,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Put, Transaction
-from tidelog_runtime.metadata.waiting_controllers import WaitingControllers
 from unit.controller.shell_fakes import KEYS, ControllerProcess, FakeNetwork, until
 
 OTHER = "127.0.0.1:9999"

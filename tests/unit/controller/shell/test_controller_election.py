@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from doubles.memory_data import MemoryData
+from doubles.memory_store import MemoryStore
 from tidelog_controller.shell.controller_election import ControllerElection, Leadership
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 

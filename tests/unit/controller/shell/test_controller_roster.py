@@ -6,13 +6,13 @@ from tidelog.inspection.model import MissingController, RegisteredController
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.known_controllers import (
-    MISSED_FOR_MS,
+from tidelog_runtime.metadata.controller_records import (
+    MISSING_FOR_MS,
     KnownController,
     decode_known_controller,
     encode_known_controller,
 )
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import ControllerProcess, encode
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
 from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
@@ -126,8 +126,8 @@ def test_a_known_controller_that_is_not_registered_is_missing() -> None:
 def test_a_controller_that_has_not_run_for_long_counts_as_decommissioned() -> None:
     watched = WatchedRoster()
     watched.roster.load(snapshot(9, item(ONE, 4), past(2, 5)))
-    assert len(watched.roster.missing(100 + MISSED_FOR_MS)) == 1
-    assert watched.roster.missing(101 + MISSED_FOR_MS) == ()
+    assert len(watched.roster.missing(100 + MISSING_FOR_MS)) == 1
+    assert watched.roster.missing(101 + MISSING_FOR_MS) == ()
 
 
 def test_malformed_keys_under_known_controllers_are_skipped() -> None:

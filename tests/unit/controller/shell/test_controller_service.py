@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import StateRequest
 from tidelog.inspection.resource_pressures import ControllerPressure
@@ -23,10 +24,9 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
+from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
-from tidelog_runtime.metadata.known_controllers import decode_known_controller
-from tidelog_runtime.metadata.memory import MemoryStore
+from tidelog_runtime.metadata.controller_records import decode_known_controller
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
     decode_controller,
@@ -75,8 +75,8 @@ class Flaky:
     def seen_revision(self) -> int:
         return self._store.seen_revision
 
-    def heard_of(self, revision: int) -> None:
-        self._store.heard_of(revision)
+    def observe_revision(self, revision: int) -> None:
+        self._store.observe_revision(revision)
 
     async def get(self, key: str) -> KeyValue | None:
         self._reach()

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from doubles.memory_store import MemoryStore
 from tidelog.inspection.resource_pressures import HAND_OVER_AFTER_MS
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_controller.shell import file_exhaustion
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.shell.file_exhaustion import FileExhaustion
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import ControllerProcess as Process
 from tidelog_runtime.metadata.schema import encode
 from tidelog_runtime.metadata.store import Changed, KeyValue

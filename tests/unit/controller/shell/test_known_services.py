@@ -60,10 +60,10 @@ def test_a_controller_knows_itself_before_it_is_registered() -> None:
 
 
 def test_registered_services_are_listed_before_departed_ones() -> None:
-    assert list(known(active=True).everybody()) == [OTHER, OWN, BROKER, FORMER, GONE]
+    assert list(known(active=True).all_services()) == [OTHER, OWN, BROKER, FORMER, GONE]
 
 
 def test_a_standby_knows_only_controllers() -> None:
     services = known(active=False)
     assert [services.broker(1), services.departed(1)] == [None, None]
-    assert list(services.everybody()) == [OTHER, OWN]
+    assert list(services.all_services()) == [OTHER, OWN]

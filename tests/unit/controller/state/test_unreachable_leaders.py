@@ -11,7 +11,7 @@ from tidelog_controller.state.unreachable_leaders import (
     REPORT_EXPIRY_MS,
     UnreachableLeaders,
 )
-from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.broker_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     LeaderAndIsr,

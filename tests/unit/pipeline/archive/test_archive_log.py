@@ -12,11 +12,11 @@ import pytest
 
 from tidelog.errors import TidelogError
 from tidelog_pipeline.archive import archive_log
-from tidelog_pipeline.archive.archive_errors import DamagedCommitError, UnnamedFilesError
 from tidelog_pipeline.archive.archive_log import ArchiveLog
-from tidelog_pipeline.archive.commits import AddedFile, Commit, ReadRange
+from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError, UncommittedFilesError
+from tidelog_pipeline.archive.core.commits import AddedFile, Commit, ReadRange
+from tidelog_pipeline.archive.core.spans import LogId, Span
 from tidelog_pipeline.archive.layout import LOCK
-from tidelog_pipeline.archive.spans import LogId, Span
 from tidelog_pipeline.storage import directory as storage
 from tidelog_pipeline.storage.directory import Directory
 
@@ -225,7 +225,7 @@ def test_missing_latest_commits_are_detected_by_their_files(tmp_path: Path, kept
     for number in range(kept + 1, 4):
         log.own.remove(f"log/{number:012}.json")
     later = log_at(root)
-    with pytest.raises(UnnamedFilesError, match=r"no commit names .* run `archive repair`"):
+    with pytest.raises(UncommittedFilesError, match=r"no commit names .* run `archive repair`"):
         later.recover()
     assert later.unnamed_files() == [f"{HOUR}/{n}.parquet" for n in range(kept, 3)]
     # A repair removes them like this.
@@ -263,7 +263,7 @@ def test_a_repair_continues_without_damaged_or_missing_commits(
     log.finish_last()
     # Later readers find the same, and the commits behind it, after the repair.
     later = log_at(tmp_path / "archive")
-    with pytest.raises(UnnamedFilesError):
+    with pytest.raises(UncommittedFilesError):
         later.recover()
     assert later.state == log.state
     later.directory.remove(f"{HOUR}/1.parquet")
@@ -378,7 +378,7 @@ def test_a_commit_that_removes_files_is_finished_wherever_it_was_interrupted(
         with contextlib.suppress(EndedError):
             act(log)
         recovered = log_at(root)
-        with contextlib.suppress(UnnamedFilesError):
+        with contextlib.suppress(UncommittedFilesError):
             recovered.recover()
         numbers.add(recovered.state.number)
         if recovered.state.number == 2:

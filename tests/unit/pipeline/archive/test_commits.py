@@ -1,23 +1,23 @@
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog_pipeline.archive.archive_errors import DamagedCommitError
-from tidelog_pipeline.archive.commit_json import (
+from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError
+from tidelog_pipeline.archive.core.commit_json import (
     commit_from_json,
     commit_to_json,
     state_from_json,
     state_to_json,
 )
-from tidelog_pipeline.archive.commits import (
+from tidelog_pipeline.archive.core.commits import (
     AddedFile,
     Archived,
     ArchiveState,
     Commit,
     DamagedOffsets,
-    GoneRows,
     ReadRange,
+    RemovedRows,
 )
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.core.spans import LogId, Span
 
 LOG = LogId("sea", "id-1", 0)
 SHA256 = "ab" * 32
@@ -74,7 +74,11 @@ def test_rows_of_removed_files_are_expired_or_lost() -> None:
     found = state()
     first, second = found.paths
     expired = Commit(
-        "", 0, removed=(first,), expired=(GoneRows(LOG, 10, (Span(0, 10),)),), expired_before_ms=7
+        "",
+        0,
+        removed=(first,),
+        expired=(RemovedRows(LOG, 10, (Span(0, 10),)),),
+        expired_before_ms=7,
     )
     found.apply(expired)
     assert found.paths == [second]
@@ -84,9 +88,9 @@ def test_rows_of_removed_files_are_expired_or_lost() -> None:
     found.apply(Commit("", 0, removed=(second, "unknown.parquet"), keeps_removed=True))
     assert (found.files, found.rows[LOG]) == ({}, 20)
     for offsets in (Span(10, 12), Span(12, 15)):
-        found.apply(Commit("", 0, lost=(GoneRows(LOG, 2, (offsets,)),)))
+        found.apply(Commit("", 0, lost=(RemovedRows(LOG, 2, (offsets,)),)))
     assert found.rows[LOG] == 16
-    assert found.lost == {LOG: GoneRows(LOG, 4, (Span(10, 15),))}
+    assert found.lost == {LOG: RemovedRows(LOG, 4, (Span(10, 15),))}
 
 
 @pytest.mark.rule("archive-damage-is-error-or-gap")
@@ -126,9 +130,9 @@ def test_commits_round_trip_as_json() -> None:
         1,
         removed=("a.parquet",),
         keeps_removed=True,
-        expired=(GoneRows(LOG, 3, (Span(5, 8),)),),
+        expired=(RemovedRows(LOG, 3, (Span(5, 8),)),),
         expired_before_ms=9,
-        lost=(GoneRows(LOG, 2, (Span(0, 1), Span(4, 5))),),
+        lost=(RemovedRows(LOG, 2, (Span(0, 1), Span(4, 5))),),
         damaged=(DamagedOffsets(LOG, (Span(1, 2), Span(8, 9)), 1),),
     )
     assert commit_from_json(commit_to_json(changed), "8.json") == changed

@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidelog_pipeline.archive.commits import AddedFile, ArchiveState
-from tidelog_pipeline.archive.compaction import HOUR_MS, hours_to_compact
+from tidelog_pipeline.archive.core.commits import AddedFile, ArchiveState
+from tidelog_pipeline.archive.core.compaction import HOUR_MS, hours_to_compact
 
 HOUR = "topic=sea/date=2026-11-22/hour=10"
 ENDS_MS = int(datetime(2026, 11, 22, 11, tzinfo=UTC).timestamp() * 1000)

@@ -11,16 +11,16 @@ from tidelog.spark.data_loss import DataLossError
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.range_reader import SKIP_HINT
-from tidelog_pipeline.archive.config import (
+from tidelog_pipeline.archive.archive_config import (
     ACTIONS,
     ArchiveConfig,
     BackfillConfig,
     CompactConfig,
     RunConfig,
 )
-from tidelog_pipeline.archive.ranges import range_options
-from tidelog_pipeline.commands import load_action
-from tidelog_pipeline.spark_errors import by_flags
+from tidelog_pipeline.archive.core.ranges import range_options
+from tidelog_pipeline.job_command import load_action
+from tidelog_pipeline.job_runner import with_flag_names
 
 OUTPUT = ["--output", "/data/archive"]
 
@@ -85,17 +85,17 @@ def test_an_unknown_action_is_answered_with_the_known_ones(
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ([], "one of topics (as sea,land) and pattern"),
-        (["--topics", "sea", "--pattern", "sea"], "one of topics"),
+        ([], "either topics (as sea,land) or pattern"),
+        (["--topics", "sea", "--pattern", "sea"], "either topics"),
         (["--topics", "sea", "--value", "json"], "value_schema is not set, which value = json"),
-        (["--topics", "sea", "--value-schema", "id INT"], "value_schema is for value = json"),
+        (["--topics", "sea", "--value-schema", "id INT"], "value_schema needs value = json"),
         (["--topics", "sea", "--value", "raw", "--keep-raw"], "keep_raw is for value = json or"),
         (["--topics", "sea", "--keep-raw"], "keep_raw is for value = json or protobuf"),
         (["--topics", "sea", "--value", "protobuf", "--message", "Tide"], "descriptors is not set"),
         (["--topics", "sea", "--every-seconds", "0"], "from the flag --every-seconds"),
         (["--topics", "sea", "--on-data-loss", "go"], "'fail' or 'continue'"),
         (["--topics", "sea", "--bootstrap", "a"], "give host:port"),
-        (["--pattern", "sea("], "is no regular expression"),
+        (["--pattern", "sea("], "is not a regular expression"),
     ],
 )
 def test_invalid_settings_are_reported(
@@ -146,10 +146,10 @@ def test_an_impossible_range_is_reported(topics: list[str], since: str, problem:
 @pytest.mark.rule("jobs-configured-like-services")
 def test_a_loss_error_names_existing_flags() -> None:
     error = DataLossError([f"{TopicPartition('sea', 0)}: offsets 0 to 9 are gone"])
-    message = by_flags(error.message, RunConfig.in_terms_of_flags)
+    message = with_flag_names(error.message, RunConfig.option_to_flag)
     assert "set --on-data-loss to continue" in message
     assert "begin another archive (--output)" in message
-    assert by_flags(SKIP_HINT, RunConfig.in_terms_of_flags).endswith(
+    assert with_flag_names(SKIP_HINT, RunConfig.option_to_flag).endswith(
         "set --on-data-loss to continue"
     )
 
@@ -159,6 +159,6 @@ def test_an_offset_error_names_an_existing_flag() -> None:
         ReadOptions.of_batch(
             {"bootstrap.servers": "a:1", **range_options(["sea"], "earliest", '{"sea": 3}')}
         )
-    message = by_flags(raised.value.message, BackfillConfig.in_terms_of_flags)
+    message = with_flag_names(raised.value.message, BackfillConfig.option_to_flag)
     assert "--until" in message
     assert "endingOffsets" not in message

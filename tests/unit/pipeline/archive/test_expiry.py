@@ -1,7 +1,7 @@
 import pytest
 
-from tidelog_pipeline.archive.commits import AddedFile, ArchiveState
-from tidelog_pipeline.archive.expiry import (
+from tidelog_pipeline.archive.core.commits import AddedFile, ArchiveState
+from tidelog_pipeline.archive.core.expiry import (
     ExpiredHour,
     before_damaged,
     hours_before,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidelog_pipeline.archive.commits import AddedFile
+from tidelog_pipeline.archive.core.commits import AddedFile
 from tidelog_pipeline.archive.file_checks import absent_or_cut, damage, sha256_of
 from tidelog_pipeline.archive.salvage import sound_rows
 

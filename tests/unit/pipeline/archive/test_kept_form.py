@@ -9,20 +9,20 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tidelog.spark.option_values import OptionError
 from tidelog_pipeline.archive.archive_log import ArchiveLog
-from tidelog_pipeline.archive.commits import Commit
-from tidelog_pipeline.archive.kept_form import COPY, FORM, keep_form, kept_form
-from tidelog_pipeline.archive.value_form import ValueForm, form_to_json
-from tidelog_pipeline.errors import JobError
+from tidelog_pipeline.archive.core.commits import Commit
+from tidelog_pipeline.archive.core.value_format import ValueFormat, format_to_json
+from tidelog_pipeline.archive.format_files import COPY, FORM, store_format, stored_format
+from tidelog_pipeline.job_command import JobError
 from tidelog_pipeline.storage.directory import Directory
 
-JSON = ValueForm.of_json(StructType([StructField("id", LongType())]))
+JSON = ValueFormat.of_json(StructType([StructField("id", LongType())]))
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> ArchiveLog:
     own = Directory(tmp_path / "archive.state")
     log = ArchiveLog(Directory(tmp_path / "archive"), lambda: own)
-    keep_form(own, JSON)
+    store_format(own, JSON)
     log.commit(Commit(log.stage(), 0))
     return log
 
@@ -34,32 +34,32 @@ def test_one_of_the_two_files_is_enough_and_the_writer_repairs_the_other(
 ) -> None:
     hurt = log.own.at(name)
     hurt.unlink() if damage is None else hurt.write_bytes(damage)
-    assert kept_form(log) == JSON
-    keep_form(log.own, JSON)
-    assert hurt.read_bytes() == form_to_json(JSON)
+    assert stored_format(log) == JSON
+    store_format(log.own, JSON)
+    assert hurt.read_bytes() == format_to_json(JSON)
 
 
 def test_an_archive_of_a_previous_release_gets_the_second_file(log: ArchiveLog) -> None:
     log.own.remove(COPY)
-    keep_form(log.own, JSON)
+    store_format(log.own, JSON)
     log.own.remove(FORM)
-    assert kept_form(log) == JSON
+    assert stored_format(log) == JSON
 
 
 def test_without_both_files_no_other_form_is_accepted(log: ArchiveLog) -> None:
     log.own.remove(FORM)
     log.own.remove(COPY)
     with pytest.raises(JobError, match=r"form\.json and .* are missing, .* restore one of them"):
-        kept_form(log)
+        stored_format(log)
 
 
 def test_with_both_files_unreadable_no_other_form_is_accepted(log: ArchiveLog) -> None:
     for name in (FORM, COPY):
         log.own.at(name).write_bytes(b"{}")
     with pytest.raises(OptionError, match="restore it"):
-        kept_form(log)
+        stored_format(log)
 
 
 def test_an_archive_without_commits_has_no_form_yet(tmp_path: Path) -> None:
     log = ArchiveLog(Directory(tmp_path), lambda: Directory(tmp_path / "state"))
-    assert kept_form(log) is None
+    assert stored_format(log) is None

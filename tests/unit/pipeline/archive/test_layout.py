@@ -14,7 +14,7 @@ from tidelog.errors import TidelogError
 from tidelog_pipeline.archive import layout as layout_module
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.layout import FORMER, LOCK, ArchiveLayout
-from tidelog_pipeline.errors import JobError
+from tidelog_pipeline.job_command import JobError
 from tidelog_pipeline.storage.directory import Directory
 
 HOUR = "topic=sea/date=2026-11-22/hour=10"

@@ -1,7 +1,12 @@
 import pytest
 
-from tidelog_pipeline.archive.commits import Archived, ArchiveState, DamagedOffsets, GoneRows
-from tidelog_pipeline.archive.missing_records import (
+from tidelog_pipeline.archive.core.commits import (
+    Archived,
+    ArchiveState,
+    DamagedOffsets,
+    RemovedRows,
+)
+from tidelog_pipeline.archive.core.missing_records import (
     MAX_RANGES,
     MissingRows,
     RestoredRows,
@@ -11,7 +16,7 @@ from tidelog_pipeline.archive.missing_records import (
     reads,
     without_damaged,
 )
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.core.spans import LogId, Span
 
 LOG, OTHER = LogId("sea", "id", 0), LogId("sea", "id", 1)
 NOTHING = RestoredRows(0, ())
@@ -33,7 +38,7 @@ def test_missing_rows_are_ranges_that_the_archive_lacks() -> None:
 
 def test_known_losses_are_not_searched_again() -> None:
     found = state()
-    found.lost = {LOG: GoneRows(LOG, 10, (Span(0, 10),))}
+    found.lost = {LOG: RemovedRows(LOG, 10, (Span(0, 10),))}
     present = {2: [Span(10, 50)], 4: [Span(50, 60)]}
     assert missing_rows(found, LOG, 30, present).offsets == (Span(60, 90),)
 
@@ -77,12 +82,12 @@ def test_offsets_missing_from_the_log_are_lost(
     rows: int, restored: RestoredRows, now: Span | None, offsets: tuple[Span, ...]
 ) -> None:
     left = rows - restored.rows
-    assert lost_rows(missing(rows), restored, now) == GoneRows(LOG, left, offsets)
+    assert lost_rows(missing(rows), restored, now) == RemovedRows(LOG, left, offsets)
 
 
 def test_expired_rows_are_not_lost() -> None:
     found = lost_rows(missing(30), NOTHING, None, expired=[Span(0, 10)])
-    assert found == GoneRows(LOG, 30, (Span(60, 90),))
+    assert found == RemovedRows(LOG, 30, (Span(60, 90),))
 
 
 def test_nothing_is_lost_when_all_rows_were_written_again() -> None:

@@ -11,14 +11,14 @@ from tidelog.spark.stream_offsets import (
     to_value,
     with_begins,
 )
-from tidelog_pipeline.archive.planned_offsets import (
+from tidelog_pipeline.archive.core.planned_offsets import (
     Planned,
     ends_of,
     offsets_of,
     planned_ranges,
 )
-from tidelog_pipeline.archive.spans import LogId, Span
-from tidelog_pipeline.archive.staged_files import StagedRows, read_ranges
+from tidelog_pipeline.archive.core.spans import LogId, Span
+from tidelog_pipeline.archive.core.staged_files import StagedRows, read_ranges
 
 
 def offsets(

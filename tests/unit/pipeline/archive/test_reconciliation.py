@@ -1,15 +1,15 @@
 import pytest
 
-from tidelog_pipeline.archive.commits import ArchiveState
-from tidelog_pipeline.archive.reconciliation import (
+from tidelog_pipeline.archive.core.commits import ArchiveState
+from tidelog_pipeline.archive.core.reconciliation import (
     Counted,
-    InFiles,
+    FileCounts,
     LogDamage,
     compared_offsets,
     holes,
     report,
 )
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.core.spans import LogId, Span
 
 LOG = LogId("sea", "id", 0)
 STATE = ArchiveState(covered={LOG: (Span(0, 40), Span(50, 80))}, rows={LOG: 69}, unread={LOG: 0})
@@ -27,10 +27,10 @@ def test_an_unread_range_is_a_hole_unless_at_the_end() -> None:
 
 
 def test_matching_counts_are_reported_with_the_outstanding_ranges() -> None:
-    found = report(STATE, LOG, Span(20, 90), InFiles(69, 69), BOTH, BOTH, [])
+    found = report(STATE, LOG, Span(20, 90), FileCounts(69, 69), BOTH, BOTH, [])
     assert not found.problems
     assert str(found) == (
-        "sea/0: 49 records in the log and in the archive, 20 of what the log has deleted, "
+        "sea/0: 49 records in the log and in the archive, 20 deleted by the log, "
         "offsets 80 to 89 wait for the next run"
     )
 
@@ -42,7 +42,7 @@ def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:
             STATE,
             LOG,
             Span(20, 90),
-            InFiles(69, 69),
+            FileCounts(69, 69),
             BOTH,
             BOTH,
             [hole],
@@ -57,21 +57,21 @@ def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:
 @pytest.mark.parametrize(
     ("files", "in_log", "in_archive", "told"),
     [
-        (InFiles(68, 68), BOTH, BOTH, "its files have 68 rows, and by its commits they are 69"),
-        (InFiles(69, 67), BOTH, BOTH, "2 rows are there more than once"),
-        (InFiles(69, 69), BOTH, {}, "49 records of leader epoch 2 are missing in the archive"),
-        (InFiles(69, 69), {}, BOTH, "an unclean election has cut them"),
+        (FileCounts(68, 68), BOTH, BOTH, "its files have 68 rows, and by its commits they are 69"),
+        (FileCounts(69, 67), BOTH, BOTH, "2 rows are duplicates"),
+        (FileCounts(69, 69), BOTH, {}, "49 records of leader epoch 2 are missing in the archive"),
+        (FileCounts(69, 69), {}, BOTH, "an unclean election truncated them"),
         (
-            InFiles(69, 69),
+            FileCounts(69, 69),
             BOTH,
             {2: Counted(48, 2950)},
             "of leader epoch 2 the log has 49 records and the archive 48",
         ),
-        (InFiles(69, 69), BOTH, {2: Counted(49, 3001)}, "are at other offsets"),
+        (FileCounts(69, 69), BOTH, {2: Counted(49, 3001)}, "are at other offsets"),
     ],
 )
 def test_each_difference_is_reported(
-    files: InFiles, in_log: dict[int, Counted], in_archive: dict[int, Counted], told: str
+    files: FileCounts, in_log: dict[int, Counted], in_archive: dict[int, Counted], told: str
 ) -> None:
     found = report(STATE, LOG, Span(0, 80), files, in_log, in_archive, [])
     assert len(found.problems) == 1
@@ -79,22 +79,22 @@ def test_each_difference_is_reported(
 
 
 def test_a_hole_with_records_is_reported_with_the_command_that_fills_it() -> None:
-    found = report(STATE, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [Span(40, 50)])
+    found = report(STATE, LOG, Span(0, 80), FileCounts(69, 69), BOTH, BOTH, [Span(40, 50)])
     assert "offsets 40 to 49 have records, and were never archived" in str(found)
     assert """--since '{"sea": {"0": 40}}'""" in str(found)
 
 
 def test_damage_in_the_log_is_reported_and_is_a_problem_if_the_archive_does_not_know_it() -> None:
     archived = LogDamage((Span(20, 25),), 5)
-    found = report(STATE, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [], damage=archived)
+    found = report(STATE, LOG, Span(0, 80), FileCounts(69, 69), BOTH, BOTH, [], damage=archived)
     assert not found.problems
-    assert "15 of what the log has deleted" in str(found)
-    assert "5 of what is damaged in the log (offsets 20 to 24)" in str(found)
+    assert "15 deleted by the log" in str(found)
+    assert "5 damaged in the log (offsets 20 to 24)" in str(found)
     known = ArchiveState(covered=STATE.covered, rows=STATE.rows, damaged={LOG: (Span(40, 45),)})
     hole = LogDamage(never_archived=(Span(40, 50),))
-    found = report(known, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [], damage=hole)
+    found = report(known, LOG, Span(0, 80), FileCounts(69, 69), BOTH, BOTH, [], damage=hole)
     assert "offsets 45 to 49 were never archived, and are damaged in the log" in str(found)
     hole = LogDamage(never_archived=(Span(40, 45),))
-    found = report(known, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [], damage=hole)
+    found = report(known, LOG, Span(0, 80), FileCounts(69, 69), BOTH, BOTH, [], damage=hole)
     assert not found.problems
     assert "offsets 40 to 44 were damaged before they were archived" in str(found)

@@ -1,4 +1,12 @@
-from tidelog_pipeline.archive.spans import LogId, Span, by_epoch, common, slices, united, without
+from tidelog_pipeline.archive.core.spans import (
+    LogId,
+    Span,
+    by_epoch,
+    common,
+    slices,
+    united,
+    without,
+)
 
 
 def test_touching_or_overlapping_spans_are_merged() -> None:

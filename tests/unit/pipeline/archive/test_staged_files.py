@@ -1,10 +1,10 @@
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog_pipeline.archive.commits import ReadRange
-from tidelog_pipeline.archive.planned_offsets import Planned
-from tidelog_pipeline.archive.spans import LogId, Span
-from tidelog_pipeline.archive.staged_files import (
+from tidelog_pipeline.archive.core.commits import ReadRange
+from tidelog_pipeline.archive.core.planned_offsets import Planned
+from tidelog_pipeline.archive.core.spans import LogId, Span
+from tidelog_pipeline.archive.core.staged_files import (
     StagedRows,
     check_whole,
     read_ranges,

@@ -13,13 +13,13 @@ from pyspark.sql.types import (
 )
 
 from tidelog.spark.option_values import OptionError
-from tidelog_pipeline.archive import json_values, protobuf_values
-from tidelog_pipeline.archive.value_form import (
-    ValueForm,
+from tidelog_pipeline.archive.core import json_values, protobuf_values
+from tidelog_pipeline.archive.core.value_format import (
+    ValueFormat,
     check_samples,
-    form_from_json,
-    form_in_force,
-    form_to_json,
+    effective_format,
+    format_from_json,
+    format_to_json,
 )
 from unit.pipeline.archive.messages import DESCRIPTORS
 
@@ -113,39 +113,39 @@ def test_foreign_bytes_are_not_a_message() -> None:
 )
 def test_unsuitable_descriptors_are_reported(descriptors: bytes, message: str, told: str) -> None:
     with pytest.raises(OptionError, match=r"--message|--descriptors|message") as error:
-        ValueForm.of_protobuf(descriptors, message)
+        ValueFormat.of_protobuf(descriptors, message)
     assert told in error.value.message
 
 
 def test_a_column_without_fields_is_rejected_before_anything_is_written() -> None:
     inner = StructType([StructField("b", MapType(StringType(), StructType([])))])
     with pytest.raises(OptionError, match=r"without fields: a\.b has none"):
-        ValueForm.of_json(StructType([StructField("a", inner)]))
+        ValueFormat.of_json(StructType([StructField("a", inner)]))
 
 
 FORMS = [
-    ValueForm(),
-    ValueForm.of_json(SCHEMA, keep_raw=True),
-    ValueForm.of_protobuf(DESCRIPTORS, "sea.v1.Tide"),
+    ValueFormat(),
+    ValueFormat.of_json(SCHEMA, keep_raw=True),
+    ValueFormat.of_protobuf(DESCRIPTORS, "sea.v1.Tide"),
 ]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_archive_keeps_its_form(form: ValueForm) -> None:
-    kept = form_from_json(form_to_json(form), "form.json")
+def test_an_archive_keeps_its_form(form: ValueFormat) -> None:
+    kept = format_from_json(format_to_json(form), "form.json")
     assert kept == form
-    assert form_in_force(None, kept) == form
-    assert form_in_force(form, kept) == form
+    assert effective_format(None, kept) == form
+    assert effective_format(form, kept) == form
 
 
 def test_another_form_is_rejected() -> None:
     with pytest.raises(OptionError, match="the archive has raw values, and not json values of"):
-        form_in_force(FORMS[1], FORMS[0])
+        effective_format(FORMS[1], FORMS[0])
 
 
 @pytest.mark.parametrize("value", [b'""', b"false", b"[]", b"{}"])
 def test_an_empty_value_of_another_type_in_a_map_does_not_match(value: bytes) -> None:
-    form = ValueForm.of_json(StructType([StructField("days", MapType(StringType(), LongType()))]))
+    form = ValueFormat.of_json(StructType([StructField("days", MapType(StringType(), LongType()))]))
     with pytest.raises(OptionError, match=r"field days\{\} is"):
         check_samples(form, [("sea/0 offset 7", b'{"days": {"monday": ' + value + b"}}")])
     check_samples(form, [("sea/0 offset 7", b'{"days": {"monday": null, "friday": 0}}')])

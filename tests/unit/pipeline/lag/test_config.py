@@ -6,8 +6,8 @@ import datetime
 
 import pytest
 
-from tidelog_pipeline.commands import load_action
-from tidelog_pipeline.lag.config import ACTIONS, RollupConfig, SampleConfig
+from tidelog_pipeline.job_command import load_action
+from tidelog_pipeline.lag.lag_config import ACTIONS, RollupConfig, SampleConfig
 
 
 def test_samples_are_taken_every_five_seconds_until_the_job_is_stopped() -> None:

@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from tidelog_pipeline.lag.days import DAY_MS, Days, day_of, incomplete_days, start_ms
+from tidelog_pipeline.lag.samples import DAY_MS, Days, day_of, incomplete_days, start_ms
 
 FIRST, LAST = date(2026, 11, 21), date(2026, 11, 22)
 DAYS = Days(FIRST, LAST)

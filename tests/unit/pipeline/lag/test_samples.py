@@ -11,10 +11,10 @@ from tidelog.inspection.model import (
     StoreHealth,
 )
 from tidelog.model import TopicPartition
-from tidelog_pipeline.lag.query_places import query_places
+from tidelog_pipeline.lag.query_progress import query_positions
 from tidelog_pipeline.lag.samples import (
     SAMPLE_SCHEMA,
-    QueryPlace,
+    QueryPosition,
     leaders_of,
     query_samples,
     replica_samples,
@@ -68,7 +68,7 @@ def test_values_unknown_to_the_leader_are_omitted() -> None:
 @pytest.mark.rule("lag-measured-to-present-end")
 def test_the_lag_of_a_query_is_relative_to_the_current_log_end() -> None:
     leaders = leaders_of([state(2, 5)])
-    places = [QueryPlace("copy", SEA, 480), QueryPlace("copy", TopicPartition("sea", 9), 1)]
+    places = [QueryPosition("copy", SEA, 480), QueryPosition("copy", TopicPartition("sea", 9), 1)]
     assert [s.lag_records for s in query_samples(1_000, places, leaders)] == [20, None]
 
 
@@ -96,12 +96,12 @@ tidelog_spark_lag_records{partition="0",query="copy",query_id="a-1",topic="sea"}
 
 
 def test_query_positions_are_read_from_driver_metrics() -> None:
-    assert query_places(METRICS) == [
-        QueryPlace("copy", SEA, 480),
-        QueryPlace("b-2", TopicPartition("sea", 1), 7),
+    assert query_positions(METRICS) == [
+        QueryPosition("copy", SEA, 480),
+        QueryPosition("b-2", TopicPartition("sea", 1), 7),
     ]
 
 
 def test_malformed_metrics_text_is_an_error() -> None:
     with pytest.raises(ValueError, match="no label"):
-        query_places('tidelog_spark_next_offset{topic="sea"} 1\n# EOF\n')
+        query_positions('tidelog_spark_next_offset{topic="sea"} 1\n# EOF\n')

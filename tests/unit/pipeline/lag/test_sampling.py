@@ -19,12 +19,11 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.model import StateRequest
 from tidelog.model import NO_LEADER
-from tidelog_pipeline.commands import load_action
-from tidelog_pipeline.errors import JobError
-from tidelog_pipeline.lag import job, writing
-from tidelog_pipeline.lag.config import ACTIONS, SampleConfig
-from tidelog_pipeline.lag.sampling import LagSampler
-from tidelog_pipeline.lag.writing import SampleWriter
+from tidelog_pipeline.job_command import JobError, load_action
+from tidelog_pipeline.lag import lag_job, sample_writer
+from tidelog_pipeline.lag.lag_config import ACTIONS, SampleConfig
+from tidelog_pipeline.lag.sample_writer import SampleWriter
+from tidelog_pipeline.lag.sampler import LagSampler
 from unit.client.fake_broker import FakeCluster
 
 TOPIC = "lags"
@@ -111,19 +110,19 @@ async def test_samples_not_written_in_time_are_logged_and_later_ones_are_written
 async def test_a_bounded_run_with_unwritten_samples_fails(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "Producer", partial(Producer, delivery_timeout_ms=100))
+    monkeypatch.setattr(lag_job, "Producer", partial(Producer, delivery_timeout_ms=100))
     flags = ["--bootstrap", cluster.bootstrap()[0], "--topic", TOPIC, "--rounds", "1"]
     config = load_action("lag", ACTIONS, ["sample", *flags])
     assert isinstance(config, SampleConfig)
     with capture_logs(), pytest.raises(JobError, match="1 samples were not written"):
-        await job._sample(config, SystemClock())
+        await lag_job._sample(config, SystemClock())
 
 
 @pytest.mark.rule("lag-sampling-outlives-failed-writes")
 async def test_the_number_of_buffered_samples_is_bounded(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "MAX_WAITING_SAMPLES", 2)
+    monkeypatch.setattr(sample_writer, "MAX_WAITING_SAMPLES", 2)
     states = SilentCluster()
     with capture_logs() as lines:
         async with writer_to(cluster, LONG_MS) as writer:
@@ -154,7 +153,7 @@ async def test_sampling_ends_when_the_topic_is_deleted(cluster: FakeCluster) -> 
 async def test_buffered_samples_are_logged_when_sampling_is_stopped(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "STOP_TIMEOUT_MS", 20)
+    monkeypatch.setattr(sample_writer, "STOP_TIMEOUT_MS", 20)
     states = SilentCluster()
     with capture_logs() as lines:
         async with writer_to(cluster, LONG_MS) as writer:

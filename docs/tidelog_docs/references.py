@@ -1,0 +1,54 @@
+"""Which generated text takes the place of which marker in a page.
+
+A page of the repository has a line `<!-- generated: settings broker -->` where the site has the
+table of the broker's settings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import tidelog.client
+from tidelog_docs import errors, telemetry
+from tidelog_docs.commands import cli
+from tidelog_docs.rest import rest
+from tidelog_docs.rpcs import grpc
+from tidelog_docs.settings import TABLES, settings
+from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
+
+MARKER = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
+
+_CLIENTS = ("Producer", "Consumer", "Admin", "SyncProducer", "SyncConsumer", "SyncAdmin")
+
+
+def python_api(kind: str) -> str:
+    """Returns directives for mkdocstrings; errors have a page of their own."""
+    others = [
+        name
+        for name in tidelog.client.__all__
+        if name not in _CLIENTS and not name.endswith("Error")
+    ]
+    names = {"clients": _CLIENTS, "values": [n for n in others if n != "ErrorCode"]}[kind]
+    return "\n\n".join(f"::: tidelog.client.{name}" for name in names)
+
+
+GENERATORS: Mapping[str, Callable[[], str]] = {
+    **{f"settings {name}": partial(settings, name) for name in TABLES},
+    **{f"metrics {service}": partial(telemetry.metrics, service) for service in CATALOGUE},
+    **{f"events {name}": partial(telemetry.events, name) for name in ("kinds", "stages", "causes")},
+    "events fields": telemetry.event_fields,
+    **{f"python {kind}": partial(python_api, kind) for kind in ("clients", "values")},
+    "commands": cli,
+    "error codes": errors.codes,
+    "error classes": errors.classes,
+    "grpc": grpc,
+    "rest": rest,
+    "runbooks": telemetry.runbooks,
+}
+
+
+def fill(text: str) -> str:
+    """Returns the page with generated text in the place of its markers."""
+    return MARKER.sub(lambda marker: GENERATORS[marker[1]](), text)

@@ -1,0 +1,219 @@
+"""Options that all commands for changes share."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli.exit_status import TimedOutError, UsageError
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.errors import TidelogError
+from tidelog.request_bounds import MAX_REQUESTER_LENGTH, check_requester, check_timeout
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin
+
+REQUESTED_BY_VARIABLE = "TIDELOG_REQUESTED_BY"
+MAX_REVISION = 2**63 - 1
+
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show exactly what would be done, and do nothing.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+OperationIdOption = Annotated[
+    str,
+    typer.Option(
+        "--operation-id",
+        metavar="ID",
+        show_default=False,
+        help="1 to 64 of a-z, A-Z, 0-9, _ and -. The same request by the same id is the same "
+        "operation, so it can be repeated safely. Default: a new one.",
+    ),
+]
+RequestedByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--requested-by",
+        metavar="NAME",
+        show_default=False,
+        help=f"Who asks, kept in events and operations. Default: ${REQUESTED_BY_VARIABLE}, else "
+        "you, at this machine.",
+    ),
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="How long to wait for the answer, at most 300. What has begun goes on after that.",
+    ),
+]
+WatchOption = Annotated[
+    bool,
+    typer.Option(
+        "--watch",
+        "-w",
+        help="Stay until it has ended, and show how far it is; Ctrl-C leaves it running.",
+    ),
+]
+ExpectedRevisionOption = Annotated[
+    int,
+    typer.Option(
+        "--expected-revision",
+        metavar="N",
+        min=0,
+        max=MAX_REVISION,
+        show_default=False,
+        help="Refuse where somebody has changed it since it was described at this revision.",
+    ),
+]
+ExpectedPlanOption = Annotated[
+    str | None,
+    typer.Option(
+        "--expected-plan",
+        metavar="DIGEST",
+        show_default=False,
+        help="Begin exactly the plan that a dry run showed with this digest, or refuse where it "
+        "would be another one by now.",
+    ),
+]
+USUAL_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class MutationOptions:
+    """Options of commands that change a cluster, or describe it.
+
+    - `yes`: without confirmation.
+    - `operation_id`: empty for a new one.
+    - `expected_plan`: None to accept any plan.
+    - `expected_revision`: 0 to accept any revision.
+    - `watch`: follow the operation to its end.
+    """
+
+    dry_run: bool = False
+    yes: bool = False
+    operation_id: str = ""
+    requested_by: str | None = None
+    timeout_seconds: float = USUAL_TIMEOUT_SECONDS
+    expected_plan: str | None = None
+    expected_revision: int = 0
+    watch: bool = False
+
+    @property
+    def timeout_ms(self) -> int:
+        return round(self.timeout_seconds * 1000)
+
+    async def admin(self, session: Session) -> Admin:
+        """Raises `UsageError` for an invalid requester or timeout."""
+        self._check()
+        requested_by = requester(self.requested_by, os.environ)
+        return await session.admin(requested_by=requested_by, timeout_ms=self.timeout_ms)
+
+    @asynccontextmanager
+    async def asking(self, session: Session) -> AsyncIterator[Admin]:
+        """For requests to brokers, which have no timeout of their own. Raises `TimedOutError`."""
+        import asyncio
+
+        self._check()
+        try:
+            async with asyncio.timeout(self.timeout_seconds), await session.admin() as admin:
+                yield admin
+        except TimeoutError as error:
+            raise TimedOutError(
+                f"there was no answer within {self.timeout_seconds:g} s; what is wrong: tidelog "
+                "explain"
+            ) from error
+
+    def _check(self) -> None:
+        try:
+            check_timeout(self.timeout_seconds * 1000)
+        except TidelogError as error:
+            raise UsageError(error.message) from error
+        # For example from a script whose variable is not set.
+        if self.expected_plan == "":
+            raise UsageError(
+                "--expected-plan is empty; give the digest that --dry-run shows, or leave it out"
+            )
+
+
+_SHARED: dict[str, tuple[Any, object]] = {
+    "dry_run": (DryRunOption, False),
+    "yes": (YesOption, False),
+    "watch": (WatchOption, False),
+    "operation_id": (OperationIdOption, ""),
+    "expected_plan": (ExpectedPlanOption, None),
+    "requested_by": (RequestedByOption, None),
+    "expected_revision": (ExpectedRevisionOption, 0),
+    "timeout": (TimeoutOption, USUAL_TIMEOUT_SECONDS),
+    "bootstrap": (BootstrapOption, None),
+    "as_json": (JsonOption, False),
+}
+
+
+def shared_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds options to a command after its own ones, and those of the session after them.
+
+    The command takes a `Session`, `MutationOptions` with the values, and its own parameters."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(context: typer.Context, **values: Any) -> None:
+            given = {name: values.pop(name) for name in names}
+            if "timeout" in given:
+                given["timeout_seconds"] = given.pop("timeout")
+            session = session_of(context, values.pop("bootstrap"), values.pop("as_json"))
+            command(session, MutationOptions(**given), **values)
+
+        own = [*inspect.signature(command, eval_str=True).parameters.values()][2:]
+        added = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default
+            )
+            for name, (kind, default) in ((n, _SHARED[n]) for n in (*names, "bootstrap", "as_json"))
+        ]
+        context = inspect.Parameter(
+            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+        )
+        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        parameters = [context, *own, *added]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return decorate
+
+
+def requester(given: str | None, environment: Mapping[str, str]) -> str:
+    """Returns the name of the requester. Raises `UsageError`.
+
+    >>> requester("ann", {}), requester(None, {"TIDELOG_REQUESTED_BY": "night shift"})
+    ('ann', 'night shift')
+    """
+    said = given if given is not None else environment.get(REQUESTED_BY_VARIABLE)
+    if said is None:
+        return _login()
+    source = REQUESTED_BY_VARIABLE if given is None else "--requested-by"
+    try:
+        check_requester(said, source)
+    except TidelogError as error:
+        raise UsageError(error.message) from error
+    return said
+
+
+def _login() -> str:
+    import getpass
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # A user id without a name.
+        user = str(os.getuid())
+    name = f"{user}@{os.uname().nodename}"
+    return "".join(c for c in name if c.isascii() and c.isprintable())[:MAX_REQUESTER_LENGTH]

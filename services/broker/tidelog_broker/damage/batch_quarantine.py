@@ -1,0 +1,104 @@
+"""Makes damaged batches of logs in use unreadable, one segment after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+from tidelog_broker.background import RunBlocking
+from tidelog_broker.log.log_errors import (
+    LogCorruptError,
+    LogError,
+    LogStorageError,
+    LogUnreadableError,
+)
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.damaged_batches import OffsetRange
+from tidelog_broker.storage.log_directory import LogDirectory
+
+# A read failure that is over within this time costs no data.
+UNREADABLE_PAUSE_S = 5.0
+
+Damage = LogCorruptError | LogUnreadableError
+QuarantineFailed = Callable[[ReplicaKey, LogError], None]
+QuarantineEnded = Callable[[ReplicaKey, Sequence[OffsetRange], str], None]
+
+
+class BatchQuarantine:
+    """Makes each damage unreadable once, however often it is read meanwhile.
+
+    - `failed`: called if more is wrong than single batches.
+    - `ended`: called with the ranges that have become unreadable.
+    """
+
+    def __init__(
+        self,
+        logs: LogDirectory,
+        run_blocking: RunBlocking,
+        failed: QuarantineFailed,
+        ended: QuarantineEnded,
+    ) -> None:
+        self._logs = logs
+        self._run_blocking = run_blocking
+        self._failed = failed
+        self._ended = ended
+        # Bounded by the number of replicas.
+        self._found: dict[ReplicaKey, Damage] = {}
+        self._is_found = asyncio.Event()
+
+    def begin(self, key: ReplicaKey, error: Damage) -> None:
+        self._found.setdefault(key, error)
+        self._is_found.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._is_found.wait()
+            self._is_found.clear()
+            while self._found:
+                key = next(iter(self._found))
+                try:
+                    await self._quarantine_fault(key, self._found[key])
+                finally:
+                    del self._found[key]
+
+    async def _quarantine_fault(self, key: ReplicaKey, error: Damage) -> None:
+        copies = isinstance(error, LogUnreadableError)
+        if copies:
+            await asyncio.sleep(UNREADABLE_PAUSE_S)
+        log, name = self._logs.log_of(key), self._logs.name_of(key)
+        if log is None or name is None or log.closed or log.failed is not None:
+            return
+        evidence = self._logs.damaged_batches.evidence_of(name, key)
+        try:
+            check = log.begin_quarantine(error.path, evidence, copies)
+        except (LogError, OSError) as failure:
+            self._failed(key, _log_error(failure, error.path))
+            return
+        if check is None:
+            return
+        before = set(self._logs.damaged_batches.of(key))
+        await self._run_blocking(check.run)
+        if self._logs.log_of(key) is not log or log.closed:
+            check.discard()
+            return
+        try:
+            log.finish_quarantine(check)
+        except LogUnreadableError as failure:
+            if copies:
+                self._failed(key, failure)
+            else:
+                # The error is behind the damage that was found.
+                await self._quarantine_fault(key, failure)
+            return
+        except (LogError, OSError) as failure:
+            self._failed(key, _log_error(failure, error.path))
+            return
+        sealed = [found for found in self._logs.damaged_batches.of(key) if found not in before]
+        self._ended(key, sealed, error.reason)
+
+
+def _log_error(error: LogError | OSError, path: PurePath) -> LogError:
+    if isinstance(error, LogError):
+        return error
+    return LogStorageError.of(error, path, "replace")

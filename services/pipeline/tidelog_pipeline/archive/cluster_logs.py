@@ -1,0 +1,79 @@
+"""The logs of a cluster and samples of their values, before a job starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tidelog.client.sync import SyncConsumer
+from tidelog.errors import InvalidBatchError
+from tidelog.model import TopicPartition
+from tidelog.spark.cluster_lookups import new_lookups
+from tidelog.spark.options import TopicChoice
+from tidelog.spark.stream_offsets import TopicOffsets
+from tidelog_pipeline.archive.core.spans import LogId, Span
+
+LogsNow = Mapping[LogId, Span]
+# Number of values that are checked against their schema before a task runs.
+SAMPLES = 100
+# How often to poll leaders that are slow to answer: without samples, no value is checked against
+# the schema.
+_SAMPLE_POLLS, _SAMPLE_POLL_MS = 30, 1_000
+
+
+def logs_now(bootstrap: str, topics: Collection[str], *, must_exist: bool) -> LogsNow:
+    """Returns the offsets from each log's first record to its last committed one.
+
+    Raises `TidelogError`.
+    """
+    if not topics:
+        return {}
+    known = {} if must_exist else {name: TopicOffsets("", 0, {}) for name in topics}
+    choice = TopicChoice(tuple(sorted(topics)))
+    return _logs(bootstrap, choice, known)
+
+
+def matching_logs(bootstrap: str, pattern: str) -> LogsNow:
+    return _logs(bootstrap, TopicChoice(pattern=pattern), {})
+
+
+def _logs(bootstrap: str, choice: TopicChoice, known: Mapping[str, TopicOffsets]) -> LogsNow:
+    with new_lookups(bootstrap) as lookups:
+        now = lookups.ask(lambda one: one.now(choice, known))
+    return {
+        LogId(topic, topic_logs.topic_id, partition): Span(at.start, at.end)
+        for topic, topic_logs in now.items()
+        for partition, at in topic_logs.partitions.items()
+    }
+
+
+def sample_values(bootstrap: str, ranges: Mapping[LogId, Span]) -> list[tuple[str, bytes]]:
+    """Returns values with their positions."""
+    requested = {log: span for log, span in ranges.items() if span.size}
+    if not requested:
+        return []
+    found: list[tuple[str, bytes]] = []
+    # The job itself, which reads all records, decides whether damaged records are errors.
+    with SyncConsumer(bootstrap, on_damage="skip") as consumer:
+        consumer.assign([TopicPartition(log.topic, log.partition) for log in requested])
+        for log, span in requested.items():
+            consumer.seek((log.topic, log.partition), span.first)
+        for _ in range(_SAMPLE_POLLS):
+            try:
+                polled = consumer.poll(_SAMPLE_POLL_MS, SAMPLES)
+            except InvalidBatchError:
+                continue
+            found += [
+                (f"{r.topic}/{r.partition} offset {r.offset}", r.value)
+                for r in polled
+                if r.value is not None
+            ]
+            if len(found) >= SAMPLES or not _has_more(consumer, requested):
+                break
+    return found[:SAMPLES]
+
+
+def _has_more(consumer: SyncConsumer, requested: Mapping[LogId, Span]) -> bool:
+    return any(
+        (consumer.position((log.topic, log.partition)) or 0) < span.end
+        for log, span in requested.items()
+    )

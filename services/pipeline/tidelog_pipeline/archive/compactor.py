@@ -1,0 +1,79 @@
+"""Writes the rows of an hour to few large files, which replace the old ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from tidelog.client.clock import Clock
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_pipeline.archive.archive_log import ArchiveLog
+from tidelog_pipeline.archive.core.commits import AddedFile, Commit
+from tidelog_pipeline.archive.core.compaction import HourToCompact
+from tidelog_pipeline.archive.file_checks import damaged, described
+from tidelog_pipeline.storage.directory import Directory
+
+
+class _HourTotals(NamedTuple):
+    rows: int
+    offsets: int | None
+    epochs: int | None
+
+
+def compact(spark: SparkSession, log: ArchiveLog, hour: HourToCompact, clock: Clock) -> str:
+    """Compacts an hour. Returns "", or the reason why the hour stays as it is.
+
+    An hour stays as it is if it has files that are lost, damaged or not named by a commit:
+    compaction would give damaged content a new checksum. Raises `TidelogError` if the content
+    of the new files differs from that of the old ones.
+    """
+    known = [file.path for file in hour.files]
+    strange = sorted(set(log.directory.files(hour.path)) - set(known))
+    if strange:
+        return f"{strange[0]} is of no commit"
+    wrong = damaged(spark, log.directory.root, hour.files)
+    if wrong:
+        path = min(wrong)
+        return f"{path} is damaged: {wrong[path]}"
+    staging = log.stage()
+    location = f"{staging}/{hour.path}"
+    old = spark.read.parquet(*(str(log.directory.at(path)) for path in known))
+    _in_order(old, hour.file_count).write.parquet(location)
+    log.directory.remove(f"{location}/_SUCCESS")
+    new = spark.read.schema(old.schema).parquet(location)
+    _check(hour, _figures(old), _figures(new))
+    added = tuple(_added(spark, staging, new))
+    log.commit(Commit(staging, clock.wall_ms(), added, replaces=hour.path))
+    return ""
+
+
+def _in_order(frame: DataFrame, file_count: int) -> DataFrame:
+    order = ("partition", "offset", "leader_epoch")
+    if file_count == 1:
+        return frame.coalesce(1).sortWithinPartitions(*order)
+    return frame.repartitionByRange(file_count, *order).sortWithinPartitions(*order)
+
+
+def _added(spark: SparkSession, staging: str, written: DataFrame) -> list[AddedFile]:
+    rows = written.groupBy(sf.col("_metadata.file_name").alias("name")).count().collect()
+    named = {path.rpartition("/")[2]: path for path in Directory(Path(staging)).files(".")}
+    return described(spark, staging, {named[row["name"]]: row["count"] for row in rows})
+
+
+def _figures(frame: DataFrame) -> _HourTotals:
+    found = frame.agg(sf.count("*"), sf.sum("offset"), sf.sum("leader_epoch")).first()
+    assert found is not None, "an aggregate has a row"
+    return _HourTotals(*found)
+
+
+def _check(hour: HourToCompact, old: _HourTotals, new: _HourTotals) -> None:
+    if old != new or new.rows != hour.rows:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{hour.path} is not compacted: it has {hour.rows} rows by the archive's commits, "
+            f"{old.rows} by its files, and {new.rows} in the files that were to replace them; see "
+            "`archive reconcile`",
+        )

@@ -1,0 +1,1 @@
+"""Rules of the archive as pure functions: no Spark, no files."""

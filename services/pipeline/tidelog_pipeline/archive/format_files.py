@@ -1,0 +1,112 @@
+"""The format of values: the one that a configuration requests, and the one that an archive has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pyspark.errors import ParseException
+from pyspark.sql.types import StructType
+
+from tidelog.spark.option_values import OptionError
+from tidelog_pipeline.archive.archive_config import ArchivingConfig
+from tidelog_pipeline.archive.archive_log import ArchiveLog
+from tidelog_pipeline.archive.core.value_format import (
+    ValueFormat,
+    ValueKind,
+    format_from_json,
+    format_to_json,
+)
+from tidelog_pipeline.job_command import JobError
+from tidelog_pipeline.storage.directory import Directory
+
+FORM, COPY = "form.json", "form.copy.json"
+
+
+def stored_format(log: ArchiveLog) -> ValueFormat | None:
+    """Returns the form of a loaded log; None: nothing was archived yet.
+
+    Raises `OptionError` if neither file can be read, and `JobError` if both are lost.
+    """
+    problem: OptionError | None = None
+    for name in (FORM, COPY):
+        try:
+            form = _read_format(log.own, name)
+        except OptionError as error:
+            problem = problem or error
+            continue
+        if form is not None:
+            return form
+    if problem is not None:
+        raise problem
+    if log.state.number > 0:
+        raise JobError(
+            f"{log.own.at(FORM)} and {COPY} beside it are missing, which contain the format of "
+            "this archive's values: restore one of them from a backup of the state directory"
+        )
+    return None
+
+
+def store_format(own: Directory, form: ValueFormat) -> None:
+    """Writes the missing and damaged ones of the two files; for the writer only."""
+    for name in (FORM, COPY):
+        try:
+            is_there = _read_format(own, name) is not None
+        except OptionError:
+            own.remove(name)
+            is_there = False
+        if not is_there:
+            own.create(name, format_to_json(form))
+
+
+def _read_format(own: Directory, name: str) -> ValueFormat | None:
+    """Returns None if the file does not exist."""
+    text = own.read(name)
+    return None if text is None else format_from_json(text, str(own.at(name)))
+
+
+def configured_format(config: ArchivingConfig) -> ValueFormat | None:
+    match config.value:
+        case ValueKind.JSON:
+            assert config.value_schema is not None, "settings were checked"
+            return ValueFormat.of_json(_schema(config.value_schema), config.keep_raw)
+        case ValueKind.PROTOBUF:
+            assert config.descriptors is not None, "settings were checked"
+            assert config.message is not None, "settings were checked"
+            descriptors = config.descriptors.read_bytes()
+            return ValueFormat.of_protobuf(descriptors, config.message, config.keep_raw)
+        case ValueKind.RAW:
+            return ValueFormat()
+    return None
+
+
+def _schema(text: str) -> StructType:
+    """Parses the schema of JSON values: in SQL, or a file with SQL or Spark's JSON.
+
+    Raises `OptionError`.
+    """
+    if text.endswith((".json", ".ddl", ".sql")) or _is_file(text):
+        text = Path(text).read_text()
+    try:
+        if text.lstrip().startswith("{"):
+            return StructType.fromJson(json.loads(text))
+        schema = StructType.fromDDL(text)
+        if not isinstance(schema, StructType):
+            raise ValueError(f"that is a {schema.simpleString()}, without names of columns")
+    except (ParseException, ValueError, KeyError) as error:
+        raise OptionError(
+            f'option --value-schema is {text!r}; it must be columns as "id BIGINT, name STRING", '
+            f"a file with these, or with what StructType.json() gives ({_first_line(error)})"
+        ) from error
+    return schema
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # it is too long for a name
+        return False
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), repr(error))

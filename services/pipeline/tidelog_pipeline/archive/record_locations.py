@@ -1,0 +1,93 @@
+"""The positions of archived rows in the logs, read from the archive's files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tidelog_pipeline.archive.core.commits import ArchiveState
+from tidelog_pipeline.archive.core.missing_records import MissingRows, missing_rows
+from tidelog_pipeline.archive.core.spans import LogId, Span
+from tidelog_pipeline.archive.span_join import rows_within_logs
+
+LOG_COLUMNS = ("topic", "topic_id", "partition")
+_PLACES = StructType(
+    [
+        StructField("topic_id", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("leader_epoch", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        # The directory of the file.
+        StructField("topic", StringType()),
+    ]
+)
+
+
+def topic_of(path: str) -> str:
+    """Returns the topic of a file of the table."""
+    return path.partition("/")[0].removeprefix("topic=")
+
+
+def places(
+    spark: SparkSession, root: Path, paths: Iterable[str], schema: StructType = _PLACES
+) -> DataFrame:
+    """Returns the rows of these files, which must be readable."""
+    files = [str(root / path) for path in paths]
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", str(root)).parquet(*files)
+
+
+def find_missing_rows(
+    spark: SparkSession,
+    root: Path,
+    state: ArchiveState,
+    damaged: Collection[str],
+    topics: Collection[str],
+) -> list[MissingRows]:
+    """Returns the rows of these topics that only `damaged` files have; these are not read."""
+    logs = [log for log in state.covered if log.topic in topics]
+    sound = [p for p in state.paths if topic_of(p) in topics and p not in damaged]
+    rows = places(spark, root, sound)
+    counted = rows.groupBy(*LOG_COLUMNS).agg(sf.count_distinct("leader_epoch", "offset"))
+    there = {LogId(*row[:3]): row[3] for row in counted.collect()}
+    lacking = {log: state.rows.get(log, 0) - there.get(log, 0) for log in logs}
+    lacking = {log: rows for log, rows in lacking.items() if rows > 0}
+    present = present_offsets(rows, lacking)
+    return [missing_rows(state, log, n, present.get(log, {})) for log, n in lacking.items()]
+
+
+def present_offsets(
+    rows: DataFrame, logs: Collection[LogId]
+) -> Mapping[LogId, Mapping[int, list[Span]]]:
+    """Returns `runs_of_offsets` of these logs."""
+    if not logs:
+        return {}
+    everywhere = Span(0, 2**63 - 1)
+    return runs_of_offsets(rows_within_logs(rows, {log: [everywhere] for log in logs}))
+
+
+def runs_of_offsets(rows: DataFrame) -> dict[LogId, dict[int, list[Span]]]:
+    """Returns the contiguous ranges of offsets, by leader epoch."""
+    record = (*LOG_COLUMNS, "leader_epoch")
+    distinct = rows.select(*record, "offset").distinct()
+    in_order = Window.partitionBy(*record).orderBy("offset")
+    numbered = distinct.withColumn("run", sf.col("offset") - sf.row_number().over(in_order))
+    runs = numbered.groupBy(*record, "run").agg(sf.min("offset"), sf.max("offset"))
+    found: dict[LogId, dict[int, list[Span]]] = {}
+    for topic, topic_id, partition, epoch, _, first, last in runs.collect():
+        of_log = found.setdefault(LogId(topic, topic_id, partition), {})
+        of_log.setdefault(epoch, []).append(Span(first, last + 1))
+    return found

@@ -1,0 +1,1 @@
+"""Stages of the check, each on one group of rows. Pure: no Spark, no files."""

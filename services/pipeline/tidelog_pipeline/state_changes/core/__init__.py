@@ -1,0 +1,1 @@
+"""State changes as rows of tables and as a page. Pure: no Spark, no files."""

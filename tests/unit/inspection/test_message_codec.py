@@ -1,0 +1,173 @@
+"""Values and messages of `inspect.proto` and `admin.proto` correspond."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tidelog import admin_messages as admin
+from tidelog.caller_limits import LimitedClient
+from tidelog.errors import unknown_topic
+from tidelog.inspection import model
+from tidelog.inspection.controller_reports import WaitingController
+from tidelog.inspection.gateway_reports import AnnouncedGateway
+from tidelog.rpc.event_codec import event_from_wire, event_to_wire
+from tidelog.rpc.message_codec import from_wire, to_wire
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
+from tidelog.v1 import admin_pb2 as admin_pb
+from tidelog.v1 import inspect_pb2 as pb
+
+PAIRS = [
+    (model.StoreHealth, pb.StoreHealth),
+    (AnnouncedGateway, pb.AnnouncedGateway),
+    (model.RegisteredBroker, pb.RegisteredBroker),
+    (model.FollowerProgress, pb.FollowerProgress),
+    (model.WaitingConsumer, pb.WaitingConsumer),
+    (model.LeaderState, pb.LeaderState),
+    (model.FollowerState, pb.FollowerState),
+    (model.ReplicaState, pb.ReplicaState),
+    (model.BrokerState, pb.BrokerState),
+    (model.PendingState, pb.PendingState),
+    (model.BrokerBacklog, pb.BrokerBacklog),
+    (model.Departure, pb.Departure),
+    (model.RejectedStart, pb.RejectedStart),
+    (model.WaitingDeletion, pb.WaitingDeletion),
+    (model.StandingOperation, pb.StandingOperation),
+    (model.InSyncMember, pb.InSyncMember),
+    (model.PartitionKeyState, pb.PartitionKeyState),
+    (model.ControllerState, pb.ControllerState),
+    (WaitingController, pb.WaitingController),
+    (LimitedClient, pb.LimitedClient),
+    (model.ServiceState, pb.DescribeServiceResponse),
+    (model.StateRequest, pb.DescribeServiceRequest),
+    (model.Finding, pb.Finding),
+    (admin.BrokerDetails, admin_pb.BrokerDetails),
+    (admin.BrokerShare, admin_pb.BrokerShare),
+    (admin.ConfigChange, admin_pb.ConfigChange),
+    (admin.ConfigEntry, admin_pb.ConfigEntry),
+    (admin.LeaderChange, admin_pb.LeaderResult),
+    (admin.Move, admin_pb.Move),
+    (admin.MoveProgress, admin_pb.MoveProgress),
+    (admin.Operation, admin_pb.Operation),
+    (admin.PartitionDetails, admin_pb.PartitionDetails),
+    (admin.PartitionMove, admin_pb.PartitionMove),
+    (admin.Plan, admin_pb.Plan),
+    (admin.Progress, admin_pb.OperationProgress),
+    (admin.RecoveredPartition, admin_pb.RecoverPartitionResult),
+    (admin.Recovery, admin_pb.RecoveryDetails),
+    (admin.RecoveryChoice, admin_pb.RecoveryChoice),
+    (admin.RestartFinding, admin_pb.RestartFinding),
+    (admin.Survivor, admin_pb.ReplicaSurvivor),
+    (admin.TopicDetails, admin_pb.TopicDetails),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), PAIRS, ids=lambda kind: kind.__name__)
+def test_values_and_messages_have_the_same_fields(value: type, message: type) -> None:
+    fields = dataclasses.fields(value)
+    names = {field.metadata.get("wire_name", field.name) for field in fields}
+    assert names == {field.name for field in message.DESCRIPTOR.fields}  # type: ignore[attr-defined]
+
+
+def test_a_service_round_trips() -> None:
+    state = model.ServiceState(
+        "broker",
+        2,
+        "127.0.0.1:7502",
+        "0.1.0",
+        1,
+        2,
+        model.StoreHealth(unreachable_ms=300, problem="no answer"),
+        broker=model.BrokerState(
+            7,
+            "running",
+            has_full_state=True,
+            controller_epoch=3,
+            registered=(model.RegisteredBroker(1, 5, "127.0.0.1:7501", "running", "a"),),
+            replicas=(
+                model.ReplicaState(
+                    "sea",
+                    "id",
+                    0,
+                    "leader",
+                    4,
+                    99,
+                    leader=model.LeaderState(
+                        hw_stalled_ms=20,
+                        maximal_isr=(1, 2),
+                        followers=(model.FollowerProgress(1, 5, in_isr=True, lag_ms=3),),
+                        waiting_consumers=(model.WaitingConsumer(8, 2, 1),),
+                    ),
+                ),
+                model.ReplicaState(
+                    "sea", "id", 1, "follower", 4, 98, follower=model.FollowerState(1)
+                ),
+            ),
+        ),
+    )
+    assert from_wire(to_wire(state, pb.DescribeServiceResponse), model.ServiceState) == state
+
+
+def test_an_error_travels_beside_the_state() -> None:
+    store = model.StoreHealth()
+    state = model.ServiceState("broker", 2, "a:1", "0", 1, 2, store, error=unknown_topic("sea"))
+    arrived = from_wire(to_wire(state, pb.DescribeServiceResponse), model.ServiceState)
+    assert arrived.error is not None
+    assert state.error is not None
+    assert (arrived.error.code, arrived.error.message) == (state.error.code, state.error.message)
+
+
+def test_omitted_parts_stay_unset() -> None:
+    assert from_wire(pb.DescribeServiceRequest(topic="sea"), model.StateRequest).partition is None
+    request = pb.DescribeServiceRequest(topic="sea", partition=0)
+    assert from_wire(request, model.StateRequest).partition == 0
+
+
+def test_a_state_change_round_trips() -> None:
+    change = StateChange(
+        5,
+        "controller-1",
+        Kind.ELECTION,
+        Stage.COMPLETED,
+        Cause.BROKER_CRASHED,
+        "c3-7",
+        "sea",
+        "id",
+        0,
+        2,
+        11,
+        3,
+        4,
+        99,
+        12,
+        "ab" * 16,
+        {"from": 1, "isr": [2, 3]},
+    )
+    assert event_from_wire(event_to_wire(change)) == change
+
+
+def test_a_minimal_state_change_round_trips() -> None:
+    change = StateChange(5, "broker-1", Kind.STORE_LOST, Stage.COMPLETED)
+    assert event_from_wire(event_to_wire(change)) == change
+
+
+def test_an_unknown_cause_of_a_newer_version_becomes_none() -> None:
+    wire = event_to_wire(StateChange(5, "broker-1", Kind.STORE_LOST, Stage.COMPLETED))
+    wire.cause = "moonlight"
+    assert event_from_wire(wire).cause is Cause.NONE
+
+
+def test_words_stand_for_the_numbers_of_enums() -> None:
+    wire = admin_pb.Operation(kind=admin_pb.OPERATION_KIND_BROKERS_ADD, state=3)  # type: ignore[arg-type]
+    value = from_wire(wire, admin.Operation)
+    assert (value.kind, value.state) == ("brokers_add", "done")
+    assert (wire.kind, wire.state) == (to_wire(value, admin_pb.Operation).kind, 3)
+
+
+def test_given_fields_and_defaults_take_the_place_of_what_a_message_lacks() -> None:
+    wire = admin_pb.AddPartitionsResponse(
+        added=2, revision=7, assignment=[admin_pb.ReplicaAssignment(replicas=[1, 2])]
+    )
+    value = from_wire(wire, admin.ResizedTopic, partitions=wire.added)
+    assert value == admin.ResizedTopic(2, 7, (), ((1, 2),), ())
