@@ -9,14 +9,14 @@ from pathlib import Path
 from bench.process_figures import rss_mb
 from bench.report import Measured
 from tidelog.history.checker import check_history
-from tidelog.history.history_file import HistoryWriter, read_history
-from tidelog.history.operations import (
+from tidelog.history.client_operations import (
     Operation,
     Outcome,
     PollEnded,
     SendEnded,
     SendInvoked,
 )
+from tidelog.history.history_file import HistoryWriter, read_history
 
 OPERATIONS = 1_000_000
 PARTITIONS = 6

@@ -238,7 +238,7 @@ def check_timeout(timeout_ms: float) -> None:
     if not 1 <= timeout_ms <= MAX_TIMEOUT_MS:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"a timeout of {timeout_ms:.15g} ms cannot be; ask for 1 to {MAX_TIMEOUT_MS} ms",
+            f"a timeout of {timeout_ms:.15g} ms is invalid; use 1 to {MAX_TIMEOUT_MS} ms",
         )
 
 
@@ -271,7 +271,7 @@ def page_size(asked: int) -> int:
     if asked < 0:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"a page size of {asked} cannot be; ask for 1 to {MAX_PAGE_SIZE}, or leave it out",
+            f"a page size of {asked} is invalid; use 1 to {MAX_PAGE_SIZE}, or leave it out",
         )
     return min(asked, MAX_PAGE_SIZE) or DEFAULT_PAGE_SIZE
 

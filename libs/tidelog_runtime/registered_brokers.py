@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidelog.inspection.model import RegisteredBroker
 from tidelog.inspection.model import RejectedStart as DescribedRejection
-from tidelog.inspection.pressures import BrokerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure
 from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
     RejectedStart,

@@ -17,7 +17,7 @@ from console.console import Console, new_console
 from console.gateways import MemoryGateway
 from console.tracing import begin_trace, end_trace
 from tidelog.client.descriptions import TopicDescription
-from tidelog.client.service_states import ToldStates
+from tidelog.client.service_states import ReportedStates
 from tidelog.model import Record
 from unit.admin_api.fake_operations import FakeConsumer
 from unit.admin_api.fakes import FakeCluster, broker, partition, topic
@@ -71,7 +71,7 @@ async def many() -> AsyncIterator[str]:
         state_change(n, topic="sea-3", partition=n) for n in range(1, EVENTS + 1)
     ]
 
-    cluster.states.told = ToldStates((controller(1),), ())
+    cluster.states.told = ReportedStates((controller(1),), ())
 
     async def change() -> None:
         for turn in itertools.count():

@@ -46,7 +46,7 @@ from faults.relayed_traffic import RelayedTraffic, SharedRelay
 from faults.service_logs import told_ms
 from faults.small_disks import SmallDisk, make_data_dir, why_no_small_disks
 from tidelog.client.service_round import Identity
-from tidelog.inspection.explain.observed import BROKER, CONTROLLER
+from tidelog.inspection.explain.observation import BROKER, CONTROLLER
 from tidelog_runtime.local.addresses import choose_port
 
 PROJECT = "tidelog-faults"

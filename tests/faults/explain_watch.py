@@ -14,7 +14,7 @@ from faults.connections import routed
 from faults.explanations import SERIOUS, Asked
 from faults.explicable import LASTING
 from faults.load import now_ms
-from tidelog.client.ask_explain import explain_cluster
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.client.tcp_dial import dial
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening

@@ -31,7 +31,7 @@ from faults.relayed_traffic import RelayedTraffic, SharedRelay
 from faults.service_logs import FileLog
 from faults.small_disks import SmallDisk
 from tidelog.client.service_round import Identity
-from tidelog.inspection.explain.observed import BROKER, CONTROLLER
+from tidelog.inspection.explain.observation import BROKER, CONTROLLER
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.local.cluster import LocalCluster, Programs
 from tidelog_runtime.local.process import LocalProcess

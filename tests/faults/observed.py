@@ -40,7 +40,7 @@ class ReaderSeen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class Observation:
     """`hw_read_ms`: when the load last read each partition's high watermark.
     `producer_gap_ms`: the longest time in which one producer, over all partitions, had no write
     acknowledged."""
@@ -77,8 +77,8 @@ class Observer:
     def _note_gap(self, length_ms: int) -> None:
         self._producer_gap_ms = max(self._producer_gap_ms, length_ms)
 
-    def finish(self, load_end_ms: int, readers: Sequence[ReaderSeen]) -> Observed:
+    def finish(self, load_end_ms: int, readers: Sequence[ReaderSeen]) -> Observation:
         """After the last acknowledgement, writes were tried until the load ended."""
         for at_ms in self._acknowledged_ms.values():
             self._note_gap(load_end_ms - at_ms)
-        return Observed(self._hw_read_ms, self._producer_gap_ms, readers)
+        return Observation(self._hw_read_ms, self._producer_gap_ms, readers)

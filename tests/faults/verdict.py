@@ -10,7 +10,7 @@ from faults.catalogue import KINDS, Bound, Circumstances, Timings
 from faults.explanations import Asked, ExplainVerdict, judge_explanations
 from faults.gaps import PartitionGap, Window, ordinary, worst_in
 from faults.injected import DoneStep, Strike
-from faults.observed import Observed
+from faults.observed import Observation
 from tidelog.history import Anomaly, Outcome, Report
 
 WHOLE_AGAIN_S = 60.0
@@ -113,7 +113,7 @@ class RunSeen:
     load: Window
     stirred: Window
     timings: Timings
-    observed: Observed
+    observed: Observation
     unchecked: Sequence[str] = ()
     asks: Sequence[Asked] = ()
     ignored_fences: Sequence[IgnoredFence] = ()

@@ -10,8 +10,8 @@ from contextlib import suppress
 from integration.topics import create_topic
 from integration.waiting import TIMEOUT_SECONDS, until
 from tidelog.client import Consumer, Producer
-from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.connections import GrpcConnections
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog.model import Acks, TopicPartition
@@ -99,7 +99,7 @@ async def until_found(
     try:
         await until(look, f"explain finds {causes}", timeout_seconds)
     except AssertionError as error:
-        raise AssertionError(f"{error}; explain says: {seen[-1:]}") from None
+        raise AssertionError(f"{error}; explain reports: {seen[-1:]}") from None
     return seen[-1]
 
 

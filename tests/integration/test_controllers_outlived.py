@@ -12,12 +12,12 @@ from integration.topics import create_topic, describe, new_name, until_isr
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Admin
-from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.event_streams import EventStreams, Gathered
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.inspection.model import Finding, Scope
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Kind
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 from tidelog_runtime.local.cluster import LocalCluster
 
 NO_CONTROLLER = "no_controller"
@@ -153,7 +153,7 @@ def _fate(waits: Finding, leader: int) -> tuple[str, str] | None:
     """The incarnation in which it was in the ISR, and the second in which it ended; None: not
     reported."""
     found = re.search(
-        rf"broker {leader} was in the ISR in its life (\d+); gone since (\S+) \(.*\), "
+        rf"broker {leader} was in the ISR in its incarnation (\d+); gone since (\S+) \(.*\), "
         "by broker_crashed",
         said(waits),
     )

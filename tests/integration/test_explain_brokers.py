@@ -106,7 +106,7 @@ async def test_a_dead_and_a_paused_broker_are_distinguished(
 
     refused = the(below, "under_min_isr")
     assert refused.because == (f"replica_dead of broker {DEAD}",)
-    assert re.search(r"has refused [\d,]+ appends? with acks=all in this epoch", said(refused))
+    assert re.search(r"has rejected [\d,]+ appends? with acks=all in this epoch", said(refused))
     assert f"broker {PAUSED}" not in said(refused)
     assert ("replica_dead", DEAD) not in causes_of(of_paused)
     assert ("broker_paused", PAUSED) in causes_of(of_paused)
@@ -115,7 +115,9 @@ async def test_a_dead_and_a_paused_broker_are_distinguished(
     lost = the(whole, "no_leader")
     names = {pairs[DEAD, PAUSED], pairs[PAUSED, DEAD]}
     assert set(lost.partitions) <= names
-    assert re.search(r"broker \d was (in the ISR|eligible) in its life \d+; gone since", said(lost))
+    assert re.search(
+        r"broker \d was (in the ISR|eligible) in its incarnation \d+; gone since", said(lost)
+    )
 
     assert healthy == []
     assert_not_blamed(whole, pairs[1, 2], pairs[2, 1])
@@ -137,7 +139,7 @@ async def test_a_partition_without_leader_names_its_dead_members_and_their_incar
     lost = the(found, "no_leader")
     assert lost.severity == "critical"
     assert f"replica_dead of broker {PAUSED}" in lost.because
-    assert "in its life" in said(lost)
+    assert "in its incarnation" in said(lost)
     assert "broker_crashed" in said(lost)
     assert f"tidelog topics recover {TOPIC} --partition" in lost.next_step
     assert healthy == []

@@ -16,7 +16,7 @@ from beside import beside
 from integration.clusters import running_cluster
 from integration.topics import create_topic
 from integration.waiting import until
-from tidelog.client.ask_explain import explain_cluster
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.inspection.model import Explanation, Scope
 from tidelog_runtime.local.cluster import LocalCluster
 

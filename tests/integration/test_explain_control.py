@@ -118,9 +118,9 @@ async def _wait_for_records(cluster: LocalCluster, name: str, offset: int) -> No
 async def test_a_paused_broker_is_the_root_of_what_waits_for_it(faulty: Faulty) -> None:
     paused = the(faulty.whole, "broker_paused")
     assert paused.severity == "critical"
-    stands_still = "the high watermark stands still in 1 partition: " + faulty.pairs[1, PAUSED]
+    stands_still = "the high watermark does not advance in 1 partition: " + faulty.pairs[1, PAUSED]
     assert stands_still in said(paused)
-    assert "it is registered in life" in said(paused)
+    assert "it is registered in incarnation" in said(paused)
     assert f"{faulty.cluster.broker_address(PAUSED)} takes connections" in said(paused)
 
 
@@ -183,7 +183,7 @@ async def test_a_stalled_high_watermark_is_traced_to_the_paused_follower(
     stalled = the(faulty.whole, "hw_stalled", 1)
     assert stalled.partitions == (faulty.pairs[1, PAUSED],)
     assert stalled.because == (f"broker_paused of broker {PAUSED}",)
-    assert "stands still at 10" in stalled.summary
+    assert "does not advance from 10" in stalled.summary
     assert "its log ends at 15" in said(stalled)
     assert f"broker {PAUSED} holds it: the leader knows it to have 10" in said(stalled)
 
@@ -205,7 +205,7 @@ async def test_a_partition_of_the_dead_broker_is_not_blamed_on_the_paused_one(
     below = faulty.parts[of(faulty.pairs[1, DEAD])]
     refused = the(below, "under_min_isr")
     assert refused.because == (f"replica_dead of broker {DEAD}",)
-    assert "broker-1, the leader, has refused" in said(refused)
+    assert "broker-1, the leader, has rejected" in said(refused)
     assert "broker_paused" not in {finding.cause for finding in below.findings}
 
 
@@ -242,7 +242,7 @@ async def test_state_changes_queue_only_for_the_paused_broker(
     assert backlog.partition_count == before + 2 * MORE
     assert backlog.because == (f"broker_paused of broker {PAUSED}",)
     assert "is behind with" in backlog.summary
-    assert f"broker {PAUSED}, in life" in said(backlog)
+    assert f"broker {PAUSED}, in incarnation" in said(backlog)
     assert f"broker {DEAD}" not in said(backlog)
     assert {("broker_paused", PAUSED), ("replica_dead", DEAD)} <= causes_of(later)
     assert "command_overdue" not in {finding.cause for finding in later.findings}

@@ -33,7 +33,7 @@ from integration.reconfigured import restart_controller
 from integration.suggested_steps import until_gone
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.client.ask_explain import explain_cluster
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.inspection.model import Explanation, Finding, Scope
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -204,7 +204,7 @@ async def test_an_active_controller_with_an_unresolvable_name_is_explained(world
 
     named: list[str] = []
     try:
-        found = await until(is_found, "the active controller cannot be asked")
+        found = await until(is_found, "the active controller cannot be queried")
         assert found is not None
         unreachable = the(found, "controller_unreachable")
         named = re.findall(r"Correct advertised_address of controller (\d+)", unreachable.next_step)

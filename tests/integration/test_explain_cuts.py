@@ -35,7 +35,7 @@ from integration.topics import until_in_sync
 from integration.waiting import until
 from tidelog.client import Admin
 from tidelog.client.clock import SystemClock
-from tidelog.client.explaining import Explainer
+from tidelog.client.cluster_explainer import Explainer
 from tidelog.inspection.explain import causes
 from tidelog.inspection.model import Explanation
 from tidelog_runtime.local.cluster import LocalCluster
@@ -169,7 +169,7 @@ async def test_a_broker_cut_off_from_its_peers_and_then_from_everything_is_expla
         cluster,
         (causes.BROKER_CUT_OFF, CUT_OFF),
         (causes.NO_STANDBY, -1),
-        saying=f"broker-{CUT_OFF} says: broker 1 has not answered it",
+        saying=f"broker-{CUT_OFF} reports: broker 1 has not answered it",
     )
     cut = the(found, causes.BROKER_CUT_OFF)
     assert "is cut off from the other brokers" in cut.summary
@@ -205,7 +205,7 @@ async def test_a_broker_that_stalls_repeatedly_is_explained(world: World) -> Non
         await until_registered_as(cluster, UNSTEADY, registered=True)
     found = await until_found(cluster, ("repeated_elections", UNSTEADY), ("no_standby", -1))
     repeated = the(found, "repeated_elections")
-    assert f"broker {UNSTEADY} stands still again and again" in repeated.summary
+    assert f"broker {UNSTEADY} is paused again and again" in repeated.summary
     assert f"its lease has ended {PAUSES} times" in repeated.summary
     assert f"stops the process or the machine of broker {UNSTEADY}" in repeated.next_step
     assert "etcd" not in said(repeated)

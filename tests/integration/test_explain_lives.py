@@ -127,7 +127,7 @@ async def test_a_broker_without_the_store_is_reported_alive_and_unregistered(
 ) -> None:
     unregistered = the(faulty.whole, "broker_unregistered")
     assert unregistered.because == (f"store_unreachable of broker {LONELY}",)
-    assert "it has no registration, says broker-" in said(unregistered)
+    assert "it has no registration, reports broker-" in said(unregistered)
     # Once its lease has ended, it also names the first few partitions that it led.
     held = {name for replicas, name in faulty.pairs.items() if LONELY in replicas}
     named = {name for name in unregistered.partitions if split(name)[0] == TOPIC}
@@ -142,8 +142,8 @@ async def test_a_starting_broker_waits_for_its_full_state_from_the_controller(
 ) -> None:
     starting = the(faulty.whole, "broker_starting")
     assert starting.because == ("no_controller",)
-    assert "waits for a controller to tell it its replicas" in starting.next_step
-    assert "the active controller stands still" in the(faulty.whole, "no_controller").summary
+    assert "waits for a controller to send its replicas" in starting.next_step
+    assert "the active controller is paused" in the(faulty.whole, "no_controller").summary
 
 
 async def test_a_stopping_broker_is_named_where_it_is_missing(faulty: Faulty) -> None:

@@ -93,7 +93,7 @@ async def test_a_manual_recovery_awaits_consent_and_shows_the_command(
     assert (waits.topic, waits.partition) == (topic, partition)
     assert "waits for consent" in waits.summary
     assert waits.because == ("machine_rebooted",)
-    assert "has lost data: it is whole only since life" in said(waits)
+    assert "has lost data: it is intact only since incarnation" in said(waits)
     assert waits.next_step.endswith(f"tidelog topics recover {topic} --partition {partition}")
 
 
@@ -116,7 +116,7 @@ async def test_recovery_waits_for_a_dead_member(rebooted: Rebooted) -> None:
     waits = the(found, "no_leader")
     assert f"waits for broker {DEAD}, last known to hold every committed record" in waits.summary
     assert waits.because == (f"replica_dead of broker {DEAD}", "machine_rebooted")
-    was = rf"broker {DEAD} was (in the ISR|eligible) in its life \d+; gone since"
+    was = rf"broker {DEAD} was (in the ISR|eligible) in its incarnation \d+; gone since"
     assert re.search(was, said(waits))
     assert "broker_crashed" in said(waits)
     assert "--from-live-replicas" in waits.next_step

@@ -126,7 +126,7 @@ async def test_a_leaders_clock_an_hour_ahead_is_explained(world: World) -> None:
             healthy = await faults_of(cluster, world.healthy)
         finally:
             skewed = the(found, "clock_skew")
-            [named] = re.findall(r"Put the clock of broker (\d+) right", skewed.next_step)
+            [named] = re.findall(r"Correct the clock of broker (\d+) right", skewed.next_step)
             _set_clock(world.clocks, int(named), 0)
         assert skewed.severity == "warning"
         assert f"the clock of broker {SHORT} is 1 h 0 min ahead of" in skewed.summary
@@ -207,7 +207,7 @@ async def test_brokers_short_of_cpu_are_explained(world: World) -> None:
         starved = the(found, "cpu_starved", broker_id)
         assert "gets too little CPU" in starved.summary
         assert "end what else runs on its machine" in starved.next_step
-        assert "or what stops its process again and again" in starved.next_step
+        assert "or find what stops its process again and again" in starved.next_step
     assert ("cpu_starved", 1) not in causes_of(found)
     assert_not_blamed(found, healthy)
     # Both processes were ended above.

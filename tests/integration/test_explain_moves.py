@@ -96,7 +96,7 @@ async def test_a_throttle_below_the_write_rate_is_explained_with_a_sufficient_ra
     assert waits.severity == "warning"
     assert waits.because == (causes.MOVES_BOUND_BELOW_WRITES,)
     assert waits.partitions == ("sea/0",)
-    assert "at no more than 20,000 bytes a second, which never ends" in waits.summary
+    assert "at no more than 20,000 bytes per second, which never ends" in waits.summary
     assert raised[:2] == ["throttle", "set"]
     assert cancelled == ["operations", "cancel", "slowly"]
     assert not causes_of(found) & {("replica_cut_off", 4), ("replica_slow", 4)}

@@ -152,12 +152,12 @@ async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World)
     # Broker 1 answers the test but not its peers, who know from its fetches that it is alive.
     far = the(by_another, "broker_unreachable")
     assert far.broker == 1
-    assert "cannot be reached from here, and lives" in far.summary
+    assert "cannot be reached from here, and is alive" in far.summary
     assert "a leader had a fetch of it" in said(far)
     assert f"{world.leader.address} takes connections" in said(far)
     alone = the(by_another, "replica_out_of_isr", 2)
     assert alone.partitions == (pairs[1, 2],)
-    assert "its leader, broker 1, tells nothing of it" in alone.summary
+    assert "its leader, broker 1, does not report it" in alone.summary
     assert ("disk_full", 3) in causes_of(by_another)
     assert not {"replica_dead", "broker_paused"} & {finding.cause for finding in by_another}
     assert_not_blamed(Explanation(tuple(by_another)), pairs[3, 2], pairs[2, 1], pairs[3, 1])
@@ -184,7 +184,7 @@ async def test_slow_recovering_and_dead_followers_are_distinguished(
     assert_not_blamed(later, pairs[2, 1])
     slow = the(found, "replica_slow")
     assert slow.partitions == (pairs[1, 2],)
-    assert "records a second, while" in said(slow)
+    assert "records per second, while" in said(slow)
     assert "the oldest of them written" in said(slow)
     assert causes_of(of_slow) - {("hw_stalled", 1)} == {("replica_slow", 2)}
     assert pairs[1, 3] in the(found, "replica_dead").partitions
@@ -216,7 +216,7 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
         )
         await fails_to_roll(cluster, short[1, 2])
         # By then every service has polled it again.
-        await until_found(cluster, ("store_unreachable", -1), missing=("may not have asked",))
+        await until_found(cluster, ("store_unreachable", -1), missing=("may not have used",))
         found = await until_found(
             cluster,
             ("store_unreachable", -1),

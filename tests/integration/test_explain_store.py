@@ -151,9 +151,9 @@ async def test_a_store_out_of_space_is_explained(world: World) -> None:
         )
         full = the(found, "store_full")
         assert full.severity == "critical"
-        assert "answers reads and takes no writes" in full.summary
+        assert "answers reads and accepts no writes" in full.summary
         # Detected by the alarm or by a rejected write, whichever a service requested last.
-        reasons = [line for line in full.evidence if " says, for " in line]
+        reasons = [line for line in full.evidence if " reports, for " in line]
         assert reasons
         assert all(re.search("alarm NOSPACE|database space exceeded", line) for line in reasons)
         assert "store_full" in the(found, "no_leader", DEAD).because
@@ -218,7 +218,7 @@ async def test_a_store_that_stops_repeatedly_is_explained(world: World) -> None:
                 saying=(SLOW_NOW,),
                 timeout_seconds=60,
             )
-            assert the(found, "store_slow").next_step.startswith("Look at etcd's process and disk")
+            assert the(found, "store_slow").next_step.startswith("Check etcd's process and disk")
             assert any("store_slow" in root for root in the(found, "repeated_elections").because)
             assert_not_blamed(found, world.pairs[1, 2])
             # No broker is at fault, and the effects of the dead broker are not attributed to the

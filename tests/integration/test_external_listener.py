@@ -15,7 +15,7 @@ from integration.clusters import running_cluster
 from integration.reconfigured import restart_broker, restart_controller
 from integration.waiting import until
 from tidelog.client import Admin, Consumer, Producer
-from tidelog.client.explaining import Explainer
+from tidelog.client.cluster_explainer import Explainer
 from tidelog.inspection.model import Scope
 from tidelog.rpc.channels import open_channel
 from tidelog.v1 import controller_pb2_grpc, replica_control_pb2_grpc, replica_pb2_grpc

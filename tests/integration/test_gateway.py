@@ -183,7 +183,7 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
             *(("gateway_silent", -1), ("no_standby", -1)),
             saying=(
                 f"gateway at {cluster.gateway_address} on {socket.gethostname()} has ended",
-                f"gateway at {paused.address} on {socket.gethostname()} stands still",
+                f"gateway at {paused.address} on {socket.gethostname()} is paused",
                 f"process {killed_pid},",
                 f"process {paused.process.pid},",
             ),

@@ -172,7 +172,7 @@ async def test_a_controller_whose_port_is_in_use_reports_it(tmp_path: Path) -> N
     [said] = refused.events("cannot_listen")
 
     assert f"127.0.0.1:{port}: another process uses it" in said["problem"]
-    assert "give another address by --listen" in said["remedy"]
+    assert "set another address with --listen" in said["remedy"]
     assert "Traceback" not in refused.text()
 
 

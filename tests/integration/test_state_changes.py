@@ -9,7 +9,7 @@ from integration.topics import create_topic, new_name, until_in_sync, until_led_
 from integration.waiting import until
 from tidelog.client.event_streams import EventStreams
 from tidelog.state_changes.event import NO_BROKER, Cause, Kind, Stage, StateChange
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 from tidelog_runtime.local.cluster import LocalCluster
 
 QUIET_SECONDS = 5.0

@@ -13,7 +13,7 @@ from tidelog.client import Admin
 from tidelog.client.event_streams import EventStreams
 from tidelog.rpc.trace_context import trace_id_of
 from tidelog.state_changes.event import Kind, Stage, StateChange
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 from tidelog.v1 import replica_control_pb2 as pb
 from tidelog_runtime.local.cluster import LocalCluster
 

@@ -16,7 +16,7 @@ from integration.waiting import until
 from tidelog.client.event_streams import EventStreams
 from tidelog.client.published_events import published
 from tidelog.state_changes.event import Kind
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 from tidelog_runtime.local.cluster import LocalCluster
 
 

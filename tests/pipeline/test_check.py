@@ -16,7 +16,7 @@ from tidelog.history import (
     check_history,
     read_history,
 )
-from tidelog.history.document import document
+from tidelog.history.report_document import document
 from tidelog_pipeline.__main__ import main
 from tidelog_pipeline.check.plan import check
 from unit.pipeline.planted_histories import planted_history

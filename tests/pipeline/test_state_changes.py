@@ -20,9 +20,9 @@ from spark.running import Running, running
 from tidelog.client import SyncAdmin
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.state_changes.json_form import format_time
-from tidelog.state_changes.life import lives_of
 from tidelog.state_changes.log_lines import LogLines
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
+from tidelog.state_changes.tracing import traces_of
 from tidelog_pipeline.__main__ import main
 
 PATIENCE_S = 60.0
@@ -141,7 +141,7 @@ def test_changes_and_stages_are_those_that_trace_shows(
     spark: SparkSession, incident: Incident, output: Path
 ) -> None:
     name = (incident.topic, 0)
-    lives = [life for life in lives_of(_logged(incident.logs)) if life.name == name]
+    lives = [life for life in traces_of(_logged(incident.logs)) if life.name == name]
     changes = of_partition(spark, output, "changes", incident.topic)
     stages = of_partition(spark, output, "stages", incident.topic)
     assert sorted(row["change_id"] for row in changes) == sorted(life.change_id for life in lives)

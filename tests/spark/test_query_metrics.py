@@ -81,7 +81,7 @@ def test_every_panel_of_queries_has_data_and_the_lag_falls(
         until_seen(prometheus, "tidelog_spark_lag_records{query='slow'} == 0", began)
         until_seen(prometheus, "tidelog_spark_failures_total{query='broken'} == 1", began)
         time.sleep(3 * SCRAPE_SECONDS)
-        answers = ask_all(prometheus, cluster.local.describe().cluster, began)
+        answers = query_all(prometheus, cluster.local.describe().cluster, began)
     finally:
         running.stop()
         broken.stop()
@@ -105,7 +105,7 @@ def until_seen(prometheus: Prometheus, expr: str, began: float) -> None:
         time.sleep(SCRAPE_SECONDS)
 
 
-def ask_all(prometheus: Prometheus, cluster: str, began: float) -> dict[str, list[Series]]:
+def query_all(prometheus: Prometheus, cluster: str, began: float) -> dict[str, list[Series]]:
     now = time.time()
     answers = {}
     for query in QUERIES:

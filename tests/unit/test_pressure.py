@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from doubles.memory_store import MemoryStore
-from tidelog.inspection.pressures import ControllerPressure
+from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.store import KeyValue, Put, Transaction

@@ -27,7 +27,7 @@ from tidelog.cli.output import (
 from tidelog.cli.scrub import SCRUB_EPILOG, scrub
 from tidelog.cli.session import Session
 from tidelog.errors import TidelogError
-from tidelog.wording import PREFERRED_AT_ONCE, PREFERRED_RETURN, plural
+from tidelog.phrases import PREFERRED_AT_ONCE, PREFERRED_RETURN, plural
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import BrokerDetails, RestartCheck

@@ -10,7 +10,7 @@ import typer
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import progress_bar, write_json, write_line, write_table
 from tidelog.cli.session import JsonOption, ending_with_a_status, session_of
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.history import Anomaly, Finding, Nemesis, Report
@@ -50,7 +50,7 @@ def check_history(
     with ending_with_a_status(as_json=as_json):
         report = _check(file)
         if as_json:
-            from tidelog.history.document import document
+            from tidelog.history.report_document import document
 
             write_json(document(report, report.write_timing()))
         else:

@@ -13,12 +13,12 @@ from tidelog.cli.operating.help_epilog import help_epilog
 from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import write_json, write_line, write_table
 from tidelog.cli.session import Session
+from tidelog.phrases import plural
 from tidelog.state_changes.topic import is_internal
-from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.client.descriptions import ClusterDescription, TopicDescription
-    from tidelog.inspection.gateways import AnnouncedGateway
+    from tidelog.inspection.gateway_reports import AnnouncedGateway
 
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="The cluster as a whole.")
 
@@ -50,10 +50,10 @@ def describe(session: Session, options: MutationOptions) -> None:
 
 
 async def _describe(session: Session, options: MutationOptions) -> None:
-    from tidelog.client.gone_brokers import describe_with_gone_brokers
+    from tidelog.client.departed_brokers import describe_with_departed_brokers
 
     async with options.asking(session) as admin:
-        described, topics = await describe_with_gone_brokers(admin)
+        described, topics = await describe_with_departed_brokers(admin)
         gateways = await session.gateways(c.address for c in described.controllers)
     if session.as_json:
         write_json(_document(described, topics, gateways))
@@ -70,8 +70,8 @@ def _holds(topics: list[TopicDescription], broker_id: int) -> int:
 
 
 def _gateways_text(gateways: list[AnnouncedGateway]) -> str:
-    from tidelog.inspection.explain.words import listed, span
-    from tidelog.inspection.gateways import SILENT, state_of
+    from tidelog.inspection.explain.formatting import listed, span
+    from tidelog.inspection.gateway_reports import SILENT, state_of
 
     texts = []
     for gateway in gateways:
@@ -88,7 +88,7 @@ def _document(
     topics: list[TopicDescription],
     gateways: list[AnnouncedGateway],
 ) -> dict[str, object]:
-    from tidelog.inspection.gateways import state_of
+    from tidelog.inspection.gateway_reports import state_of
 
     document = asdict(described)
     document["gateways"] = [

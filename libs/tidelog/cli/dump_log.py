@@ -22,7 +22,7 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.session import JsonOption, ending_with_a_status, session_of
 from tidelog.model import NO_PRODUCER_ID, Codec
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.cli.log_check import Frame, LogTally

@@ -23,7 +23,7 @@ from tidelog.cli.session import (
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import LEAST_ANSWER_MS
 from tidelog.model import MAX_INT32
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.inspection.model import Explanation, Finding, Scope
@@ -135,8 +135,8 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
 
 
 async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatus:
-    from tidelog.client.ask_explain import explain_cluster
-    from tidelog.client.explaining import NobodyAnswersError
+    from tidelog.client.cluster_explainer import NoServiceAnswersError
+    from tidelog.client.explain_requests import explain_cluster
     from tidelog.inspection.explain import Listening
 
     try:
@@ -147,7 +147,7 @@ async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatu
         if error.code is ErrorCode.INVALID_REQUEST:
             raise UsageError(error.message) from error
         raise
-    except NobodyAnswersError as error:
+    except NoServiceAnswersError as error:
         stand_still = any(service.listening is Listening.ACCEPTS for service in error.silent)
         raise nobody_answers(error.reason, stand_still=stand_still) from error
     if session.as_json:

@@ -13,9 +13,9 @@ from tidelog.errors import TidelogError
 from tidelog.log_dump import dump_segment
 from tidelog.log_format import FRAME_HEADER_BYTES, FrameInfo
 from tidelog.model import Batch
+from tidelog.phrases import plural
 from tidelog.record_batch import Columns, decode
 from tidelog.record_limits import HIGHEST_MAX_BATCH_RECORDS
-from tidelog.wording import plural
 
 # Damaged places that are named individually.
 MAX_NAMED_FAULTS = 100

@@ -48,7 +48,7 @@ from tidelog.cli.output import (
 from tidelog.cli.seconds import MOST_SECONDS, seconds_up_to
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import TidelogError
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import MoveProgress, Operation, Plan

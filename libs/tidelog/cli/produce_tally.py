@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tidelog.cli.exit_status import ExitStatus, status_of
 from tidelog.cli.output import size_text
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Failures that are named individually; others are counted by kind.
 MAX_NAMED_FAILURES = 10

@@ -16,7 +16,7 @@ from tidelog.cli.operating.documents import begun_document
 from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import write_json, write_line
 from tidelog.cli.session import Session, ending_with_a_status
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import Move

@@ -32,8 +32,8 @@ from tidelog.errors import TidelogError
 if TYPE_CHECKING:
     from tidelog.client import Admin, Consumer, Producer
     from tidelog.client.connections import Connections
-    from tidelog.client.service_states import ToldStates
-    from tidelog.inspection.gateways import AnnouncedGateway
+    from tidelog.client.service_states import ReportedStates
+    from tidelog.inspection.gateway_reports import AnnouncedGateway
     from tidelog.inspection.model import StateRequest
 
 BootstrapOption = Annotated[
@@ -90,7 +90,7 @@ class Session:
         named = (address for _, _, address in bootstrap.services)
         return list(dict.fromkeys((*_addresses_in(bootstrap), *named)))
 
-    async def service_states(self, request: StateRequest) -> ToldStates:
+    async def service_states(self, request: StateRequest) -> ReportedStates:
         """Returns the states of all services, and which of them do not answer."""
         from tidelog.client.clock import SystemClock
         from tidelog.client.service_states import ServiceStates
@@ -100,7 +100,7 @@ class Session:
     async def gateways(self, controllers: Iterable[str]) -> list[AnnouncedGateway]:
         """Returns the gateways that the controllers at these addresses report in time."""
         from tidelog.client.connections import GrpcConnections
-        from tidelog.client.gateways import find_gateways
+        from tidelog.client.gateway_probe import find_gateways
 
         connections = GrpcConnections()
         try:

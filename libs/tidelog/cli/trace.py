@@ -20,14 +20,14 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.errors import TidelogError
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.client.event_streams import EventStreams, Gathered
     from tidelog.client.published_events import Published
-    from tidelog.state_changes.change_life import ChangeLife
+    from tidelog.state_changes.change_trace import ChangeTrace
     from tidelog.state_changes.event import StateChange
-    from tidelog.state_changes.life import TraceScope
+    from tidelog.state_changes.tracing import TraceScope
 
 # Events within this time before the newest one are requested again, since clocks differ.
 FOLLOW_OVERLAP_MS = 60_000
@@ -98,7 +98,7 @@ def _since(text: str | None) -> int:
 
 def _scope(targets: Sequence[str], since_ms: int) -> TraceScope:
     from tidelog.cli.trace_targets import parse_target
-    from tidelog.state_changes.life import TraceScope
+    from tidelog.state_changes.tracing import TraceScope
 
     if len(targets) > 1:
         raise UsageError(
@@ -110,8 +110,8 @@ def _scope(targets: Sequence[str], since_ms: int) -> TraceScope:
 
 def _trace_files(targets: Sequence[str], since_ms: int, *, as_json: bool) -> None:
     from tidelog.cli.trace_files import read_logs, split_targets
-    from tidelog.state_changes.life import trace as lives_in
     from tidelog.state_changes.log_lines import MAX_EVENTS
+    from tidelog.state_changes.tracing import trace as lives_in
 
     paths, scope = split_targets(targets, since_ms)
     read, damaged = read_logs(paths, scope)
@@ -138,7 +138,7 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
     from tidelog.client.event_streams import EventStreams
     from tidelog.client.published_events import gathered_with_published, published
     from tidelog.rpc.status import UnreachableError
-    from tidelog.state_changes.life import trace as lives_in
+    from tidelog.state_changes.tracing import trace as lives_in
 
     addresses = session.service_addresses()
     async with EventStreams(addresses) as streams:
@@ -177,7 +177,7 @@ def _nothing_found(scope: TraceScope) -> str:
     )
 
 
-def _show(lives: Sequence[ChangeLife], scope: TraceScope, *, as_json: bool) -> None:
+def _show(lives: Sequence[ChangeTrace], scope: TraceScope, *, as_json: bool) -> None:
     from tidelog.cli import trace_view
 
     if as_json:
@@ -198,7 +198,7 @@ def _note_sources(gathered: Gathered, read: Published) -> None:
         write_note(note)
 
 
-def _note_reach(gathered: Gathered, lives: Sequence[ChangeLife], scope: TraceScope) -> None:
+def _note_reach(gathered: Gathered, lives: Sequence[ChangeTrace], scope: TraceScope) -> None:
     from tidelog.cli import trace_view
 
     service, remembers_ms = max(gathered.memories.items(), key=lambda m: m[1], default=("", 0))
@@ -221,7 +221,7 @@ async def _follow(
     from contextlib import aclosing
 
     from tidelog.client.event_streams import Silent
-    from tidelog.state_changes.life import Involved
+    from tidelog.state_changes.tracing import Involved
 
     known = {event.identity for event in past}
     involved = Involved(scope, past)

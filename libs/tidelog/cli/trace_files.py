@@ -11,8 +11,8 @@ from typing import NamedTuple
 from tidelog.cli.exit_status import UsageError
 from tidelog.cli.lines import LineSplitter
 from tidelog.cli.trace_targets import parse_target
-from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.log_lines import LogLines
+from tidelog.state_changes.tracing import TraceScope
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20

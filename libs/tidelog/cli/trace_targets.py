@@ -9,7 +9,7 @@ from tidelog.cli.exit_status import UsageError
 from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
 from tidelog.request_bounds import check_topic_name
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AGE = re.compile(r"-?(\d{1,15})(ms|s|m|h|d)")

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.model import NO_EPOCH, NO_LEADER
-from tidelog.state_changes.change_life import ChangeLife, Gap, Part
+from tidelog.phrases import plural
+from tidelog.state_changes.change_trace import ChangeTrace, Gap, Part
 from tidelog.state_changes.event import (
     NO_BROKER,
     NO_PARTITION,
@@ -19,7 +20,6 @@ from tidelog.state_changes.event import (
     StateChange,
 )
 from tidelog.state_changes.json_form import format_time, to_object
-from tidelog.wording import plural
 
 # Kinds that are about a broker and that a controller carries out.
 _DONE_TO_BROKERS = (Kind.LEADER_UNREACHABLE, Kind.BROKER_FENCED)
@@ -39,7 +39,7 @@ _UNKNOWN = {
 }
 
 
-def story_lines(life: ChangeLife) -> Iterator[str]:
+def story_lines(life: ChangeTrace) -> Iterator[str]:
     """Yields a headline, then each stage with its service and the time since the request."""
     yield headline(life)
     details = _details(life.headline.details)
@@ -55,7 +55,7 @@ def story_lines(life: ChangeLife) -> Iterator[str]:
         yield f"    {gap_text(gap)}"
 
 
-def headline(life: ChangeLife) -> str:
+def headline(life: ChangeTrace) -> str:
     told = life.headline
     words = [format_time(life.began_ms), told.kind.value, *_about(told, life.cause)]
     if told.controller_epoch != NO_EPOCH:
@@ -92,7 +92,7 @@ def _broker(told: StateChange) -> str:
     return f"broker {told.broker}{epoch}"
 
 
-def _part_lines(life: ChangeLife, part: Part) -> Iterator[str]:
+def _part_lines(life: ChangeTrace, part: Part) -> Iterator[str]:
     if (part.kind, part.broker) != (life.headline.kind, life.headline.broker):
         about = f" of {_broker(part.stages[0])}" if part.is_late else _of_broker(part.broker)
         yield f"    {'later, by a full state: ' if part.is_late else ''}{part.kind.value}{about}"
@@ -104,7 +104,7 @@ def _of_broker(broker: int) -> str:
     return f" of broker {broker}" if broker != NO_BROKER else ""
 
 
-def _stage_line(life: ChangeLife, told: StateChange) -> str:
+def _stage_line(life: ChangeTrace, told: StateChange) -> str:
     elapsed = elapsed_text(life.since_requested_ms(told)).rjust(_ELAPSED_WIDTH)
     line = f"{elapsed}  {told.service.ljust(_SERVICE_WIDTH)}  {told.stage.value}"
     if told.cause not in (Cause.NONE, life.cause):
@@ -163,9 +163,9 @@ def elapsed_text(milliseconds: int) -> str:
     return f"+{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"+{minutes} min"
 
 
-def condensed_lines(lives: Sequence[ChangeLife]) -> list[str]:
+def condensed_lines(lives: Sequence[ChangeTrace]) -> list[str]:
     """Returns one line for each change with all its partitions, in the order of `lives`."""
-    groups: dict[tuple[object, ...], list[ChangeLife]] = {}
+    groups: dict[tuple[object, ...], list[ChangeTrace]] = {}
     for number, life in enumerate(lives):
         told = life.headline
         key: tuple[object, ...] = (number,)
@@ -176,7 +176,7 @@ def condensed_lines(lives: Sequence[ChangeLife]) -> list[str]:
     return [_condensed(group) for group in groups.values()]
 
 
-def _condensed(group: Sequence[ChangeLife]) -> str:
+def _condensed(group: Sequence[ChangeTrace]) -> str:
     first = group[0].headline
     began = format_time(min(life.began_ms for life in group))
     subjects = _subjects([life.headline for life in group])
@@ -201,7 +201,7 @@ def _subjects(heads: Sequence[StateChange]) -> str:
     return f"{heads[0].topic}/{named}" + (f" and {more} more" if more > 0 else "")
 
 
-def _outcome(group: Sequence[ChangeLife]) -> str:
+def _outcome(group: Sequence[ChangeTrace]) -> str:
     failed = [life for life in group if life.is_failed]
     if failed:
         of_partitions = group[0].name is not None
@@ -220,7 +220,7 @@ def _outcome(group: Sequence[ChangeLife]) -> str:
     return f"done {elapsed_text(took_ms)}" if stages > len(group) else ""
 
 
-def _why_failed(failed: Sequence[ChangeLife]) -> str:
+def _why_failed(failed: Sequence[ChangeTrace]) -> str:
     """Returns causes of the failure that differ from the cause of the request."""
     causes = {
         told.cause: None
@@ -250,7 +250,7 @@ def event_line(told: StateChange) -> str:
     return "  ".join([*words, details] if details else words)
 
 
-def document(life: ChangeLife) -> dict[str, Any]:
+def document(life: ChangeTrace) -> dict[str, Any]:
     """Returns one change as JSON: the fields of its headline, then all its stages."""
     return {
         "change_id": life.change_id,
@@ -276,7 +276,7 @@ def document(life: ChangeLife) -> dict[str, Any]:
     }
 
 
-def is_told_from(lives: Sequence[ChangeLife], since_ms: int) -> bool:
+def is_told_from(lives: Sequence[ChangeTrace], since_ms: int) -> bool:
     """Whether the whole history is after `since_ms`: it includes the creation."""
     return any(
         life.headline.kind is Kind.TOPIC_CREATION
@@ -294,7 +294,7 @@ def reach_note(service: str, since_ms: int) -> str:
     )
 
 
-def stories(lives: Iterable[ChangeLife]) -> Iterator[str]:
+def stories(lives: Iterable[ChangeTrace]) -> Iterator[str]:
     for number, life in enumerate(lives):
         if number:
             yield ""

@@ -22,9 +22,9 @@ from tidelog.client.delivery import Appended, Outcome
 from tidelog.client.open_batches import MAX_GATHERING_MS
 from tidelog.client.partition_queue import Idempotence, PartitionQueue
 from tidelog.client.produce_errors import (
-    FAULT_OF_ONE,
-    SEQUENCE_REFUSED,
-    doubtful,
+    SEQUENCE_REJECTED,
+    SINGLE_BATCH_FAULTS,
+    final_error,
     foreign_sequence,
     maybe_appended,
     name_in_doubt,
@@ -34,7 +34,7 @@ from tidelog.client.produce_errors import (
 )
 from tidelog.client.retry import Backoff, Leader
 from tidelog.client.sealed_batch import Group, Request, SealedBatch
-from tidelog.client.sequences import Fate, Identity, Numbering
+from tidelog.client.sequences import Identity, Numbering, WriteOutcome
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog.record_batch import EncodedRecords
@@ -162,7 +162,7 @@ class Accumulator:
         request. Updates the numbering of the queue."""
         if queue.settling or queue.in_flight >= self._max_in_flight_per_partition:
             return False
-        if queue.gone is not None:
+        if queue.removal_error is not None:
             return False
         if queue.numbering is not None and not self._can_number(queue, queue.numbering):
             return False
@@ -192,7 +192,7 @@ class Accumulator:
     def _can_number(self, queue: PartitionQueue, numbering: Numbering) -> bool:
         """Returns whether the next batch has a sequence or can get one."""
         if not queue.in_flight:
-            numbering.mend()
+            numbering.reclaim_sequences()
         if not queue.waits_for_number:
             return True
         numbering.adopt(self._identity)
@@ -269,7 +269,7 @@ class Accumulator:
             self._settle(queue, batch, where._replace(base_offset=offset))
             if offset >= 0:
                 offset += batch.encoded.record_count
-        self._end_gone(queue)
+        self._end_removed(queue)
         return list(group.batches)
 
     def failed(
@@ -291,22 +291,22 @@ class Accumulator:
             error = name_taken(error, self._name)
             self._end(error)
         queue = self._landed(group)
-        if queue.gone is not None:
-            gone = self._give_up(group, queue.gone, maybe_appended(error))
-            self._end_gone(queue)
-            return gone
+        if queue.removal_error is not None:
+            given_up = self._give_up(group, queue.removal_error, maybe_appended(error))
+            self._end_removed(queue)
+            return given_up
         queue.last_error = error
         retriable = error.retriable and self.fatal is None
-        if queue.numbering is not None and error.code in SEQUENCE_REFUSED:
+        if queue.numbering is not None and error.code in SEQUENCE_REJECTED:
             # A batch behind another may only have overtaken it. The leader rejects a first batch
             # that was never in doubt because it does not know the sequences before it.
             alien = group.first_in_line and not in_doubt
             if alien:
-                queue.numbering.spoil()
+                queue.numbering.mark_identity_unusable()
             elif error.code is ErrorCode.UNKNOWN_PRODUCER_ID:
                 retriable = not group.first_in_line
             retriable = (retriable or alien) and self.fatal is None
-        apart = error.code in FAULT_OF_ONE and len(group.batches) > 1 and self.fatal is None
+        apart = error.code in SINGLE_BATCH_FAULTS and len(group.batches) > 1 and self.fatal is None
         if not retriable and not apart:
             return self._give_up(group, self.fatal or error, maybe_appended(error))
         if retriable:
@@ -322,7 +322,7 @@ class Accumulator:
     def _give_up(self, group: Group, error: TidelogError, maybe: bool) -> list[SealedBatch]:
         for batch in group.batches:
             batch.failed_at(group.leader.topic_id, maybe_appended=maybe)
-            given_up = doubtful(batch, error, group.leader.topic_id)
+            given_up = final_error(batch, error, group.leader.topic_id)
             self._settle(self._queues[batch.partition], batch, given_up)
         return list(group.batches)
 
@@ -347,12 +347,12 @@ class Accumulator:
                 if not error.retriable:
                     self._fail_unnumbered(queue, error)
 
-    def take_positions_wanted(
+    def take_position_requests(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> list[tuple[TopicPartition, Leader]]:
         """Returns partitions for which to query the leader for the next sequence of a named
         producer. Each is returned once, until `positioned` or `position_failed`."""
-        wanted: list[tuple[TopicPartition, Leader]] = []
+        requests: list[tuple[TopicPartition, Leader]] = []
         for partition, queue in self._waiting.items():
             if queue.positioning or queue.numbering is None or not queue.waits_for_number:
                 continue
@@ -361,8 +361,8 @@ class Accumulator:
                 continue
             if queue.route.open_to(leader, now_ms):
                 queue.positioning = True
-                wanted.append((partition, leader))
-        return wanted
+                requests.append((partition, leader))
+        return requests
 
     def positioned(self, partition: TopicPartition, next_sequence: int) -> None:
         queue = self._queues.get(partition)
@@ -417,17 +417,17 @@ class Accumulator:
             queue.waiting.clear()
         self._waiting.clear()
         for batch in batches:
-            self._settle(self._queues[batch.partition], batch, doubtful(batch, error))
+            self._settle(self._queues[batch.partition], batch, final_error(batch, error))
         return batches
 
-    def fail_gone(self, partition: TopicPartition, error: TidelogError) -> None:
+    def fail_removed(self, partition: TopicPartition, error: TidelogError) -> None:
         """Fails the batches of a partition that does not exist any more: those that wait at once,
         those in flight as soon as they are answered."""
         queue = self._queues[partition]
         self._waiting.pop(partition, None)
         batches = [*queue.waiting]
         queue.waiting.clear()
-        queue.gone = error
+        queue.removal_error = error
         if self._idempotence is not Idempotence.GIVEN:
             # Its sequences end with the partition. No later batch continues them, and none uses
             # them again under this identity, because a leader that does not know of the end yet
@@ -435,16 +435,16 @@ class Accumulator:
             numbering, queue.numbering = queue.numbering, None
             if numbering and not numbering.named and numbering.identity == self._identity:
                 self._identity = None
-        self._end_gone(queue)
+        self._end_removed(queue)
         for batch in batches:
-            self._settle(queue, batch, doubtful(batch, error))
+            self._settle(queue, batch, final_error(batch, error))
 
-    def _end_gone(self, queue: PartitionQueue) -> None:
+    def _end_removed(self, queue: PartitionQueue) -> None:
         """Removes a deleted partition once nothing is in flight for it. Batches that wait by then
         belong to a later partition of the same name, and get sequences of their own."""
-        if queue.gone is None or queue.in_flight:
+        if queue.removal_error is None or queue.in_flight:
             return
-        queue.gone = None
+        queue.removal_error = None
         if self._idempotence is Idempotence.GIVEN:
             return
         if queue.waiting:
@@ -509,11 +509,12 @@ class Accumulator:
         queue.early.discard(batch)
         self.unsettled -= 1
         if numbering is not None:
-            fate = Fate.WRITTEN
+            write = WriteOutcome.WRITTEN
             if isinstance(outcome, TidelogError):
-                fate = Fate.UNKNOWN if batch.in_doubt else Fate.NOT_WRITTEN
-            numbering.settled(batch, fate)
-            if fate is Fate.UNKNOWN and numbering.named and isinstance(outcome, TidelogError):
+                write = WriteOutcome.UNKNOWN if batch.in_doubt else WriteOutcome.NOT_WRITTEN
+            numbering.settled(batch, write)
+            is_unknown = write is WriteOutcome.UNKNOWN
+            if is_unknown and numbering.named and isinstance(outcome, TidelogError):
                 # The sequences of the name must not be used for other records.
                 self._end(name_in_doubt(batch.partition, outcome))
             elif self._idempotence is Idempotence.GIVEN and isinstance(outcome, TidelogError):

@@ -28,7 +28,6 @@ from tidelog.client.arguments import (
     mapping,
     topic_name,
 )
-from tidelog.client.ask_leaders import Answers, Asked, LeaderAsker
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import BrokerApi, Connections, GrpcConnections
@@ -45,6 +44,7 @@ from tidelog.client.descriptions import (
     topic_from_wire,
     topics_from_wire,
 )
+from tidelog.client.leader_queries import LeaderAnswers, LeaderQueries, LedPartitions
 from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
 from tidelog.client.producers_codec import (
     COUNTS_FIELD,
@@ -272,14 +272,16 @@ class Admin(TopicRequests, OperationRequests, BrokerRequests):
             partitions = range((await self._metadata.topic(topic, timeout_ms)).partitions)
             timeout_ms = max(timeout_ms - (self._clock.monotonic_ms() - begun_ms), 0)
 
-        async def ask(broker: BrokerApi, asked: Asked) -> Answers[list[ProducerPosition]]:
+        async def ask(
+            broker: BrokerApi, asked: LedPartitions
+        ) -> LeaderAnswers[list[ProducerPosition]]:
             return await describe_many_producers(broker, asked, producer_ids, fence)
 
-        asker = LeaderAsker(
+        queries = LeaderQueries(
             self._metadata, self._connections, self._clock, self._backoff, timeout_ms
         )
         wanted = [TopicPartition(topic, partition) for partition in partitions]
-        found = await asker.ask_all(wanted, ask, "producers", PARTITIONS_FIELD)
+        found = await queries.query_all(wanted, ask, "producers", PARTITIONS_FIELD)
         return {partition.partition: found[partition] for partition in wanted}
 
     @guards_itself

@@ -49,7 +49,7 @@ class Assigned:
     failing_since_ms: int = 0
     corrupt: int = 0
     out_of_range: int = 0
-    truncation_told: bool = False
+    reported_truncation: bool = False
     error: TidelogError | None = None
     # `missing`: `error` says that the partition does not exist. `confirmed`: a broker was queried
     # when the error was due. `missing_reported`: a call has raised the error since the last answer
@@ -71,13 +71,13 @@ class Assigned:
         self.in_flight = False
         self.finding = False
         self.corrupt = self.out_of_range = 0
-        self.truncation_told = False
+        self.reported_truncation = False
         self.error = None
         self.missing = self.confirmed = False
         if self.missing_reported:
             # The caller seeks in the topic that has the name now.
             self.missing_reported = False
-            self.begin_anew("")
+            self.reset_position("")
 
     def found(self, offset: int, topic_id: str) -> None:
         """Seeks to an offset that a leader of this topic id reported."""
@@ -94,7 +94,7 @@ class Assigned:
         self.newest_epoch = max(self.newest_epoch, read_epoch)
         self.continuity.resume(read_epoch)
 
-    def begin_anew(self, topic_id: str) -> None:
+    def reset_position(self, topic_id: str) -> None:
         """Resets the state for another topic of the name, which has epochs of its own. Records and
         failures of the previous topic do not count."""
         self.topic_id = topic_id

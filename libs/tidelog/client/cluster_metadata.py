@@ -151,11 +151,11 @@ class ClusterMetadata:
         if known is None or known.topic_id != topic_id:
             return
         if known.is_hint or known.leader_epoch < leader_epoch:
-            self.poke()
+            self.refresh_soon()
 
-    def gone(self, partition: TopicPartition) -> TidelogError | None:
+    def removal_error(self, partition: TopicPartition) -> TidelogError | None:
         """Returns the final error of a partition that was removed, or whose topic was deleted."""
-        return self._cache.gone(partition)
+        return self._cache.removal_error(partition)
 
     def want(self, topic: str) -> None:
         """Includes this topic in the next refresh."""
@@ -273,7 +273,7 @@ class ClusterMetadata:
             self._refreshing.add_done_callback(mark_seen)
         await asyncio.shield(self._refreshing)
 
-    def poke(self) -> None:
+    def refresh_soon(self) -> None:
         """Queries fresh metadata soon, in the background: at once the first time; then every 20 to
         100 ms while callers repeat the call, or less often if the answers are long."""
         if self._polling is None or self._polling.done():
@@ -338,13 +338,13 @@ class ClusterMetadata:
         self._on_change()
 
     async def _ask_for_topics(self, hedge_ms: int) -> None:
-        told = 0
+        partition_count = 0
         for names in in_parts(sorted(self._interest), TOPICS_FIELD, name_bytes):
             request = broker_pb2.MetadataRequest(topics=names, cluster_only=not names)
             answer = await self._ask(request, hedge_ms)
             self._apply(answer)
-            told += sum(len(topic.partitions) for topic in answer.topics)
-        self._long_answer_ms = told // PARTITIONS_PER_POLL_MS
+            partition_count += sum(len(topic.partitions) for topic in answer.topics)
+        self._long_answer_ms = partition_count // PARTITIONS_PER_POLL_MS
 
     def _use(self, topic: str) -> None:
         self._interest.setdefault(topic)

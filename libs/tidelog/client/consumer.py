@@ -31,8 +31,7 @@ from tidelog.client.arguments import (
     positive,
     topic_partition,
 )
-from tidelog.client.ask_leaders import LeaderAsker
-from tidelog.client.batch_opening import BatchOpening
+from tidelog.client.batch_decoder import BatchDecoder
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
@@ -40,6 +39,7 @@ from tidelog.client.fetch_codec import FoundOffset
 from tidelog.client.fetch_state import FetchState, OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.fetcher import Fetcher
+from tidelog.client.leader_queries import LeaderQueries
 from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.offset_finder import OffsetFinder
@@ -55,7 +55,7 @@ DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BATCHES = 64
 DEFAULT_POLL_TIMEOUT_MS = 1_000
 # A poll returns early once it has opened batches for this long, so that other tasks run.
-TAKING_MS = 20
+COLLECTING_MS = 20
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Consumer:
     - `metadata_max_age_ms`: time within which added and removed partitions, and deleted topics,
       are noticed even if no fetch fails.
     - `opening_room`: bounds the large batches that consumers of one event loop hold together; see
-      `BatchOpening`.
+      `BatchDecoder`.
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class Consumer:
             self._metadata_changed,
             max_age_ms=metadata_max_age_ms,
         )
-        asker = LeaderAsker(
+        queries = LeaderQueries(
             self._metadata, self._connections, self._clock, backoff, offsets_timeout_ms
         )
-        self._finder = OffsetFinder(asker)
-        self._epochs = RecordEpochs(asker)
+        self._finder = OffsetFinder(queries)
+        self._epochs = RecordEpochs(queries)
         self._state = FetchState(
             backoff,
             prefetch_bytes=prefetch_bytes,
@@ -164,7 +164,7 @@ class Consumer:
             max_bytes=max_bytes,
             on_unclean_election=self._unclean_election,
         )
-        self._opening = BatchOpening(self._state.taking, opening_room)
+        self._opening = BatchDecoder(self._state.taking, opening_room)
         self._on_unclean_election = on_unclean_election
         self._growing: _Growing | None = None
 
@@ -190,7 +190,7 @@ class Consumer:
 
     def _assign(
         self,
-        wanted: list[TopicPartition],
+        requested: list[TopicPartition],
         start: OffsetPosition | str,
         growing: _Growing | None = None,
     ) -> None:
@@ -198,10 +198,10 @@ class Consumer:
         if position is OffsetPosition.TIMESTAMP:
             raise InvalidArgumentError("start is EARLIEST or LATEST; use seek_to_time for a time")
         self._growing = growing
-        self._metadata.follow({partition.topic for partition in wanted})
+        self._metadata.follow({partition.topic for partition in requested})
         # `poll` raises an error if another topic has the name by the time of the first fetch.
         topic_ids = {growing.topic: growing.topic_id} if growing is not None else {}
-        self._state.assign(wanted, position, topic_ids)
+        self._state.assign(requested, position, topic_ids)
         self._fetcher.start()
         self._fetcher.wake()
         # Ends calls that wait for partitions which are no longer assigned.
@@ -289,8 +289,8 @@ class Consumer:
     ) -> dict[TopicPartition, int]:
         """Returns the offset of each partition's first record at or after a time (milliseconds
         since 1970, UTC), or its end if there is none. The partitions need not be assigned."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        found = await self._finder.find(wanted, OffsetPosition.TIMESTAMP, timestamp_ms)
+        requested = [TopicPartition(*partition) for partition in partitions]
+        found = await self._finder.find(requested, OffsetPosition.TIMESTAMP, timestamp_ms)
         too_old = [partition for partition, offset in found.items() if offset == NO_OFFSET]
         if too_old:
             found.update(await self._finder.find(too_old, OffsetPosition.LATEST))
@@ -298,22 +298,22 @@ class Consumer:
 
     async def beginning_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]:
         """Returns the start offset of each log. The partitions need not be assigned."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        return await self._finder.find(wanted, OffsetPosition.EARLIEST)
+        requested = [TopicPartition(*partition) for partition in partitions]
+        return await self._finder.find(requested, OffsetPosition.EARLIEST)
 
     async def end_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]:
         """Returns the offset after the last committed record of each partition. The partitions
         need not be assigned."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        return await self._finder.find(wanted, OffsetPosition.LATEST)
+        requested = [TopicPartition(*partition) for partition in partitions]
+        return await self._finder.find(requested, OffsetPosition.LATEST)
 
-    async def told_offsets(
+    async def offsets_with_epochs(
         self, position: OffsetPosition, partitions: _Partitions, timestamp_ms: int = 0
     ) -> dict[TopicPartition, FoundOffset]:
         """Returns offsets with the leader epoch and topic id of the leader that answered; offset
         -1 if no record is at or after the time."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        return await self._finder.find_told(wanted, position, timestamp_ms)
+        requested = [TopicPartition(*partition) for partition in partitions]
+        return await self._finder.find_with_epochs(requested, position, timestamp_ms)
 
     async def record_epochs(
         self, offsets: Mapping[TopicPartition, int]
@@ -335,7 +335,7 @@ class Consumer:
         max_records: int = DEFAULT_MAX_RECORDS,
     ) -> list[Record]:
         """Returns records as soon as there are any; none after `timeout_ms`. The limit is
-        `max_records`, or the records opened within TAKING_MS. A cancelled poll has taken none.
+        `max_records`, or the records opened within COLLECTING_MS. A cancelled poll has taken none.
         Raises INVALID_REQUEST if nothing is assigned, as do `poll_batches` and iteration."""
         poll_timeout("timeout_ms", timeout_ms)
         positive("max_records", max_records)
@@ -386,7 +386,9 @@ class Consumer:
         """Waits for the next record without a time limit."""
         self._lifecycle.check()
         # Open records are quick to take, so other tasks get their turn only now and then.
-        if not self._lifecycle.turn_due(self._clock.monotonic_ms()) and (records := self._take(1)):
+        if not self._lifecycle.is_yield_due(self._clock.monotonic_ms()) and (
+            records := self._take(1)
+        ):
             return records[0]
         with self._lifecycle.call():
             await asyncio.sleep(0)
@@ -409,13 +411,13 @@ class Consumer:
         await self._connections.close()
 
     def _take(self, max_records: int) -> list[Record]:
-        """Takes records, for TAKING_MS at most. The caller must return them without awaiting, or a
-        cancellation would lose them."""
+        """Takes records, for COLLECTING_MS at most. The caller must return them without
+        awaiting, or a cancellation would lose them."""
         self._prepare_to_take()
         if max_records == 1:
             records = self._state.take_records(1)
         else:
-            until_ms = self._clock.monotonic_ms() + TAKING_MS
+            until_ms = self._clock.monotonic_ms() + COLLECTING_MS
             records = self._state.take_records(
                 max_records, lambda: self._clock.monotonic_ms() >= until_ms
             )
@@ -453,8 +455,8 @@ class Consumer:
         return [self._state.get(TopicPartition(*partition)).partition for partition in partitions]
 
     async def _seek_to(self, chosen: list[TopicPartition], position: OffsetPosition) -> None:
-        for partition, told in (await self._finder.find_told(chosen, position)).items():
-            self._state.get(partition).found(told.offset, told.topic_id)
+        for partition, found in (await self._finder.find_with_epochs(chosen, position)).items():
+            self._state.get(partition).found(found.offset, found.topic_id)
         self._fetcher.wake()
 
     def _seek(self, partition: TopicPartition, offset: int) -> None:

@@ -157,7 +157,7 @@ def _may_change(error: TidelogError) -> bool:
 def no_answer(problem: str, *, sent: bool) -> TidelogError:
     """Returns the error of a request without an answer. `sent`: whether a change was requested,
     and may have been carried out."""
-    check = "then look whether it was carried out after all" if sent else "nothing was changed"
+    check = "then check whether it was carried out" if sent else "nothing was changed"
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"the request was not answered in time; the last problem: {problem}; check that the "

@@ -22,8 +22,7 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.event_codec import event_from_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, StateChange
-from tidelog.state_changes.grouping import TOPIC_KINDS
-from tidelog.state_changes.life import CLUSTER_KINDS, TraceScope
+from tidelog.state_changes.tracing import CLUSTER_KINDS, TOPIC_KINDS, TraceScope
 from tidelog.v1 import inspect_pb2 as pb
 
 RECENT_TIMEOUT_MS = 5_000
@@ -76,8 +75,8 @@ class _Recent(NamedTuple):
     def remembers_since_ms(self) -> int:
         """Time since which the service keeps events. A returned event is kept, even if the
         service's clock was wrong."""
-        told_ms = [event.time_ms for event in self.events]
-        return min([self.oldest_kept_ms, *told_ms] if self.oldest_kept_ms else told_ms, default=0)
+        event_ms = [event.time_ms for event in self.events]
+        return min([self.oldest_kept_ms, *event_ms] if self.oldest_kept_ms else event_ms, default=0)
 
 
 class _Connections(Connections, InspectConnections, Protocol):
@@ -121,7 +120,7 @@ class EventStreams:
         try:
             answer = await self._metadata.describe(None)
         except (UnreachableError, TidelogError):
-            found = await self._told_by_controllers()
+            found = await self._named_by_controllers()
         else:
             found = [broker.address for broker in answer.brokers]
             if answer.HasField("controller"):
@@ -129,15 +128,15 @@ class EventStreams:
             found += [controller.address for controller in answer.controllers]
         return _each_once((*found, *self._metadata.bootstrap))[:MAX_SERVICES]
 
-    async def _told_by_controllers(self) -> list[str]:
+    async def _named_by_controllers(self) -> list[str]:
         """Returns the services that controllers name, for the case that no broker answers."""
         named = dict.fromkeys(self._metadata.bootstrap)
-        asked: dict[str, None] = {}
+        queried: dict[str, None] = {}
         for _ in range(MAX_FIND_ROUNDS):
-            unasked = [address for address in named if address not in asked][:MAX_SERVICES]
-            asked |= dict.fromkeys(unasked)
-            for told in await asyncio.gather(*(self._others_by(address) for address in unasked)):
-                named |= dict.fromkeys(told)
+            remaining = [address for address in named if address not in queried][:MAX_SERVICES]
+            queried |= dict.fromkeys(remaining)
+            for found in await asyncio.gather(*(self._others_by(address) for address in remaining)):
+                named |= dict.fromkeys(found)
         return list(named)
 
     async def _others_by(self, address: str) -> list[str]:
@@ -197,10 +196,10 @@ class EventStreams:
         ]
         return Gathered(events, tuple(heard), tuple(silent), memories)
 
-    async def require_known(self, scope: TraceScope, told: Sequence[StateChange]) -> None:
+    async def require_known(self, scope: TraceScope, events: Sequence[StateChange]) -> None:
         """Raises `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION) if the topic or partition does not
-        exist, and none of the events `told` is about it. Does nothing if no broker answers."""
-        of_topic = [event for event in told if event.topic == scope.topic]
+        exist, and none of `events` is about it. Does nothing if no broker answers."""
+        of_topic = [event for event in events if event.topic == scope.topic]
         if not scope.topic or any(scope.partition in (None, e.partition) for e in of_topic):
             return
         try:
@@ -233,12 +232,12 @@ class EventStreams:
     async def _collect(
         self, address: str, request: pb.WatchEventsRequest, timeout_ms: int
     ) -> _Recent:
-        told: list[StateChange] = []
+        events: list[StateChange] = []
         oldest_kept_ms = 0
         async for message in self._connections.inspected(address).watch_events(request, timeout_ms):
-            told += _known(message.events)
+            events += _known(message.events)
             oldest_kept_ms = oldest_kept_ms or message.oldest_kept_ms
-        return _Recent(told, oldest_kept_ms)
+        return _Recent(events, oldest_kept_ms)
 
     async def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
         """Yields the events that services keep, then new ones, until closed; and a `Silent` each
@@ -291,9 +290,9 @@ class EventStreams:
             problem = next((e for e in ends if isinstance(e, UnreachableError | TidelogError)), "")
             # Later events are requested again, so none is lost. A service that has sent nothing
             # since it was lost is not reported again.
-            if not lost or taken.told_since_asked:
+            if not lost or taken.received_since_query:
                 await queue.put(Silent(address, str(problem) or "it ended the stream"))
-            lost, taken.told_since_asked = True, False
+            lost, taken.received_since_query = True, False
             await asyncio.sleep(RECONNECT_MS / 1000)
 
     async def _pass_on(
@@ -320,11 +319,11 @@ class _Taken:
 
     def __init__(self, since_ms: int) -> None:
         self.newest_ms = since_ms
-        self.told_since_asked = False
+        self.received_since_query = False
         self._of_newest_ms: list[StateChange] = []
 
     def is_new(self, event: StateChange) -> bool:
-        self.told_since_asked = True
+        self.received_since_query = True
         if event in self._of_newest_ms:
             return False
         if event.time_ms > self.newest_ms:
@@ -346,8 +345,8 @@ def _each_once(addresses: Sequence[str]) -> list[str]:
     return list(by_place.values())
 
 
-def _time_ms(told: StateChange | Silent) -> int:
-    return told.time_ms if isinstance(told, StateChange) else 0
+def _time_ms(item: StateChange | Silent) -> int:
+    return item.time_ms if isinstance(item, StateChange) else 0
 
 
 def _requests(scope: TraceScope) -> list[pb.WatchEventsRequest]:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from tidelog.batch import is_fence, is_intact
 from tidelog.batch_slices import decoded_size
 from tidelog.client.assigned_partition import Assigned
+from tidelog.client.fetch_collector import FetchCollector
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.log_continuity import Found, LogTruncatedError
 from tidelog.client.partition_errors import PartitionErrors, confirm_missing
-from tidelog.client.record_taking import RecordTaking
 from tidelog.client.retry import Backoff, Leader
 from tidelog.errors import STALE_METADATA, ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Batch, OffsetPosition, OnDamage, Record, TopicPartition
@@ -100,7 +100,7 @@ class FetchState:
         self._fetches: dict[int, int] = {}
         self._on_damage = on_damage
         self._truncations: list[LogTruncatedError] = []
-        self.taking = RecordTaking(self._cannot_open)
+        self.taking = FetchCollector(self._cannot_open)
         self.errors = PartitionErrors()
         self._skipped: list[RecordsDamagedError] = []
 
@@ -189,11 +189,11 @@ class FetchState:
 
     def _usable(self, assigned: Assigned, leader: Leader, now_ms: int) -> bool:
         if assigned.topic_id and leader.topic_id != assigned.topic_id:
-            assigned.begin_anew(leader.topic_id)
+            assigned.reset_position(leader.topic_id)
             error = TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
                 f"topic {assigned.partition.topic!r} was deleted and created again; its offsets "
-                "begin anew, so seek to where the new one is to be read from",
+                "start again; seek to the offset at which reading shall begin",
             )
             self.errors.add(assigned, error)
             return False
@@ -283,8 +283,8 @@ class FetchState:
             assigned.continuity.read_epoch,
             leader.leader_epoch,
         )
-        if not assigned.truncation_told:
-            assigned.truncation_told = True
+        if not assigned.reported_truncation:
+            assigned.reported_truncation = True
             self._truncations.append(error)
         if self._on_out_of_range is OnOutOfRange.ERROR:
             self.errors.add(assigned, error)

@@ -72,7 +72,7 @@ class Fetcher:
         self.trace_context: Metadata | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._fetches: dict[asyncio.Task[None], _Pending] = {}
-        self._next_look_ms = 0
+        self._next_check_ms = 0
         self._loop_task: asyncio.Task[None] | None = None
         self._confirming: asyncio.Task[None] | None = None
 
@@ -107,7 +107,7 @@ class Fetcher:
         # Without an answer nothing is confirmed, and the next call queries again.
         with contextlib.suppress(UnreachableError, TidelogError):
             await self._metadata.refresh((topic,))
-            self._state.update_missing(self._metadata.leader, self._metadata.gone)
+            self._state.update_missing(self._metadata.leader, self._metadata.removal_error)
             self._state.confirm_missing(topic)
             self.arrived.set()
             self.wake()
@@ -134,7 +134,7 @@ class Fetcher:
         """Starts all fetches that are possible now. Returns the maximum pause until the next step
         in milliseconds; None: no limit."""
         now_ms = self._clock.monotonic_ms()
-        self._state.update_missing(self._metadata.leader, self._metadata.gone)
+        self._state.update_missing(self._metadata.leader, self._metadata.removal_error)
         for position, partitions in self._state.to_find().items():
             self._spawn(self._find(position, partitions))
         due = self._give_up_superseded(now_ms)
@@ -146,7 +146,7 @@ class Fetcher:
             # The error was found while planning; the next call that takes records raises it.
             self.arrived.set()
         if self._state.wants_metadata(self._metadata.leader):
-            self._metadata.poke()
+            self._metadata.refresh_soon()
         if (retry_ms := self._state.next_retry_ms(now_ms)) is not None:
             due.append(retry_ms)
         return max(min(due) - now_ms, 1) if due else None
@@ -174,16 +174,16 @@ class Fetcher:
                 self._state.finish(pending.plan)
                 task.cancel()
                 continue
-            if now_ms >= self._next_look_ms:
-                self._next_look_ms = now_ms + UNANSWERED_POLL_MS
-                self._metadata.poke()
-            due.append(self._next_look_ms)
+            if now_ms >= self._next_check_ms:
+                self._next_check_ms = now_ms + UNANSWERED_POLL_MS
+                self._metadata.refresh_soon()
+            due.append(self._next_check_ms)
         return due
 
     def metadata_changed(self) -> None:
-        for election in self._elections.news(self._metadata.leader):
+        for election in self._elections.new_elections(self._metadata.leader):
             self._on_unclean_election(election)
-        self._elections.forget_gone(self._metadata.gone)
+        self._elections.forget_removed(self._metadata.removal_error)
         self.wake()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -243,7 +243,7 @@ class Fetcher:
                     partition, leader.topic_id, error.leader
                 ):
                     # The hint is used at once; only metadata says how the leader was elected.
-                    self._metadata.poke()
+                    self._metadata.refresh_soon()
                 self._state.failed(want, leader, error, now_ms, stale=False, answer=fetched)
         for truncation in self._state.take_truncations():
             _log.warning("%s", truncation)

@@ -24,18 +24,18 @@ async def first_answer(
     failures: list[BaseException] = []
     # In the order of the queries, which decides between answers that arrive at the same moment.
     # Finished tasks are removed.
-    asked: list[asyncio.Task[_Answer]] = []
+    tasks: list[asyncio.Task[_Answer]] = []
     try:
-        while left or asked:
+        while left or tasks:
             if left:
-                asked.append(asyncio.create_task(ask(left.pop(0))))
+                tasks.append(asyncio.create_task(ask(left.pop(0))))
             await asyncio.wait(
-                asked,
+                tasks,
                 timeout=hedge_ms / 1000 if left else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            for task in [task for task in asked if task.done()]:
-                asked.remove(task)
+            for task in [task for task in tasks if task.done()]:
+                tasks.remove(task)
                 error = task.exception()
                 if error is None:
                     return task.result(), failures
@@ -43,9 +43,9 @@ async def first_answer(
                     raise error
                 failures.append(error)
     finally:
-        for task in asked:
+        for task in tasks:
             task.cancel()
         # Awaited, so that none outlives the channels, and so that their errors, which no longer
         # count, are retrieved.
-        await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
     return None, failures

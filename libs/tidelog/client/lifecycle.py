@@ -95,7 +95,7 @@ class Lifecycle:
         """Returns a context manager for all that a public coroutine awaits. Raises as `check`."""
         return Call(self)
 
-    def turn_due(self, now_ms: int) -> bool:
+    def is_yield_due(self, now_ms: int) -> bool:
         """Returns whether calls have used the event loop for an entire slice. The caller then lets
         other tasks run (`asyncio.sleep(0)`), at a point where a cancellation loses nothing."""
         self._slice_calls += 1
@@ -106,7 +106,7 @@ class Lifecycle:
         return True
 
     async def checkpoint(self) -> None:
-        if self.turn_due(self._clock.monotonic_ms()):
+        if self.is_yield_due(self._clock.monotonic_ms()):
             await asyncio.sleep(0)
             self.check()
 

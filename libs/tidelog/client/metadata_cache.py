@@ -110,14 +110,14 @@ class MetadataCache:
             return True
         self._errors.pop(topic.name, None)
         self._denied.pop(topic.name, None)
-        told = _told(topic)
-        if known is not None and known.topic_id != told.topic_id:
-            if told.create_revision < known.create_revision:
+        reported = _topic_from_wire(topic)
+        if known is not None and known.topic_id != reported.topic_id:
+            if reported.create_revision < known.create_revision:
                 # The broker that answered does not know yet that the name has another topic.
                 return False
-            self._topics[topic.name] = told
+            self._topics[topic.name] = reported
             return True
-        now = self._topics[topic.name] = told if known is None else _joined(known, told)
+        now = self._topics[topic.name] = reported if known is None else _joined(known, reported)
         return known is not None and known.partitions != now.partitions
 
     def apply_hint(self, partition: TopicPartition, topic_id: str, hint: LeaderHint) -> bool:
@@ -150,7 +150,7 @@ class MetadataCache:
         """Returns the error of a topic in the last answer."""
         return self._errors.get(name)
 
-    def gone(self, partition: TopicPartition) -> TidelogError | None:
+    def removal_error(self, partition: TopicPartition) -> TidelogError | None:
         """Returns the final error of a partition: its topic was deleted, or it was removed from the
         topic. None while it exists, or may exist."""
         name = partition.topic
@@ -197,7 +197,7 @@ class MetadataCache:
         return [broker.address for broker in self._brokers.values()]
 
 
-def _told(topic: broker_pb2.TopicMetadata) -> KnownTopic:
+def _topic_from_wire(topic: broker_pb2.TopicMetadata) -> KnownTopic:
     """Converts a topic. An answer without partitions has no leaders."""
     leaders: list[KnownLeader] = []
     for p in topic.partitions:
@@ -214,24 +214,24 @@ def _told(topic: broker_pb2.TopicMetadata) -> KnownTopic:
     )
 
 
-def _joined(known: KnownTopic, told: KnownTopic) -> KnownTopic:
+def _joined(known: KnownTopic, reported: KnownTopic) -> KnownTopic:
     """Merges two answers about one topic, in whatever order they came."""
-    leaders = list(told.leaders)
+    leaders = list(reported.leaders)
     for partition, leader in enumerate(known.leaders):
         if partition >= len(leaders):
             leaders.append(leader)
         elif leader.leader_epoch > leaders[partition].leader_epoch:
             leaders[partition] = leader
-    newer = told if told.revision >= known.revision else known
+    newer = reported if reported.revision >= known.revision else known
     # An answer without a revision may be behind, and partitions are rarely removed.
-    most = max(known.partitions, told.partitions)
-    partitions = most if told.revision == known.revision else newer.partitions
+    most = max(known.partitions, reported.partitions)
+    partitions = most if reported.revision == known.revision else newer.partitions
     return KnownTopic(
         known.topic_id,
         partitions,
         # No leaders for removed partitions, which an answer that is behind may still list.
         leaders[:partitions],
         newer.config,
-        max(known.create_revision, told.create_revision),
+        max(known.create_revision, reported.create_revision),
         newer.revision,
     )

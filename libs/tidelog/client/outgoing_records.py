@@ -22,12 +22,12 @@ from tidelog.client.delivery import (
 )
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.open_batches import OpenBatch, OpenBatches, OpenRecord
+from tidelog.client.outgoing_batch import OutgoingBatch
 from tidelog.client.partitioner import (
     StickyPartitioner,
     partition_for_key,
     usable_partitions,
 )
-from tidelog.client.shipment import Shipment
 from tidelog.errors import FINAL_ANSWERS, TidelogError
 from tidelog.model import Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords
@@ -47,7 +47,7 @@ class _Moved(NamedTuple):
     """Records were moved. `others`: those that could not be sent to another partition; None: all
     could."""
 
-    others: Shipment | None
+    others: OutgoingBatch | None
 
 
 class OutgoingRecords:
@@ -84,20 +84,20 @@ class OutgoingRecords:
         self,
         topic: str,
         known: KnownTopic,
-        asked: int | None,
+        requested: int | None,
         now_ms: int,
         size: int,
         deadline_ms: int,
         record: OpenRecord,
     ) -> bool:
-        """Adds a record to the open batch of its partition (`asked`, if not None). Returns whether
-        the record filled the batch."""
+        """Adds a record to the open batch of its partition (`requested`, if not None). Returns
+        whether the record filled the batch."""
         key, header_count = record[0], len(record[2])
-        to = self._place(topic, known, key, asked, now_ms)
+        to = self._place(topic, known, key, requested, now_ms)
         batch = self._open.get(to)
         if batch is not None and self._open.would_fill(batch, size, header_count):
             self.seal_open(to)
-            to = self._place(topic, known, key, asked, now_ms)
+            to = self._place(topic, known, key, requested, now_ms)
             batch = self._open.get(to)
             if batch is not None and self._open.would_fill(batch, size, header_count):
                 self.seal_open(to)
@@ -105,7 +105,7 @@ class OutgoingRecords:
         is_new = batch is None
         if batch is None:
             batch = self._open.open(to, now_ms, deadline_ms)
-        full = self._open.add(batch, size, record, movable=key is None and asked is None)
+        full = self._open.add(batch, size, record, movable=key is None and requested is None)
         if full:
             self.seal_open(to)
         elif is_new and self._open.last_is_next(now_ms):
@@ -123,15 +123,15 @@ class OutgoingRecords:
     ) -> DeliveryFuture[BatchReport]:
         """Adds a complete batch, after the records that its partition has gathered. `chosen`: None
         if it may go to any partition."""
-        shipment = Shipment(encoded, size, deadline_ms, trace_context=captured())
+        outgoing = OutgoingBatch(encoded, size, deadline_ms, trace_context=captured())
         to = chosen
         if to is None:
-            shipment = shipment._replace(movable=range(encoded.record_count))
+            outgoing = outgoing._replace(movable=range(encoded.record_count))
             known = self._metadata.cached_topic(topic) or known
             to = self._sticky.move(topic, usable_partitions(known))
         where = TopicPartition(topic, to)
         self.seal_open(where)
-        return self._seal(where, shipment)
+        return self._seal(where, outgoing)
 
     def seal_due(self, now_ms: int) -> int | None:
         """Seals the batches that are due. Returns when to call this again at the latest."""
@@ -163,19 +163,19 @@ class OutgoingRecords:
         """Returns the number of batches without an outcome, open ones included."""
         return len(self._unsettled) + len(self._open.partitions())
 
-    def forget_gone(self) -> None:
+    def forget_removed(self) -> None:
         """Forgets the chosen partitions of topics that metadata has forgotten."""
-        self._sticky.forget_gone(self._metadata.cached_topic)
+        self._sticky.forget_removed(self._metadata.cached_topic)
 
     def unsettled(self) -> set[asyncio.Future[None]]:
         """Returns a future for each sealed batch, which is done when the batch has an outcome."""
         return set(self._unsettled)
 
     def _place(
-        self, topic: str, known: KnownTopic, key: bytes | None, asked: int | None, now_ms: int
+        self, topic: str, known: KnownTopic, key: bytes | None, requested: int | None, now_ms: int
     ) -> TopicPartition:
-        if asked is not None:
-            return TopicPartition(topic, asked)
+        if requested is not None:
+            return TopicPartition(topic, requested)
         if known.partitions == 1:
             return TopicPartition(topic, 0)
         if key is not None:
@@ -196,7 +196,7 @@ class OutgoingRecords:
                 self._sticky.move(topic, usable_partitions(known))
         self._seal(
             batch.partition,
-            Shipment(
+            OutgoingBatch(
                 batch.encode(self._codec),
                 batch.size_bytes,
                 batch.deadline_ms,
@@ -207,55 +207,65 @@ class OutgoingRecords:
             ),
         )
 
-    def _seal(self, partition: TopicPartition, shipment: Shipment) -> DeliveryFuture[BatchReport]:
+    def _seal(
+        self, partition: TopicPartition, outgoing: OutgoingBatch
+    ) -> DeliveryFuture[BatchReport]:
         loop = asyncio.get_running_loop()
         pending = _Pending(DeliveryFuture(loop=loop), loop.create_future())
         self._unsettled.add(pending.settled)
-        self._ship(partition, shipment, pending)
+        self._ship(partition, outgoing, pending)
         return pending.report
 
-    def _ship(self, partition: TopicPartition, shipment: Shipment, pending: _Pending) -> None:
-        on_settled = partial(self._settled, partition, shipment, pending)
+    def _ship(self, partition: TopicPartition, outgoing: OutgoingBatch, pending: _Pending) -> None:
+        on_settled = partial(self._settled, partition, outgoing, pending)
         try:
             # Such a batch would make its entire request fail, or make it invalid.
-            check_batch_bytes(partition, len(shipment.encoded.records))
+            check_batch_bytes(partition, len(outgoing.encoded.records))
         except TidelogError as error:
             on_settled(error)
             return
         self._accumulator.seal(
             partition,
-            shipment.encoded,
-            deadline_ms=shipment.deadline_ms,
+            outgoing.encoded,
+            deadline_ms=outgoing.deadline_ms,
             on_settled=on_settled,
-            trace_context=shipment.trace_context,
+            trace_context=outgoing.trace_context,
         )
         self._wake()
 
     def _settled(
-        self, partition: TopicPartition, shipment: Shipment, pending: _Pending, outcome: Outcome
+        self,
+        partition: TopicPartition,
+        outgoing: OutgoingBatch,
+        pending: _Pending,
+        outcome: Outcome,
     ) -> None:
         report: DeliveryFuture[BatchReport] | None = pending.report
-        moved = self._moved(partition, shipment, pending, outcome)
+        moved = self._moved(partition, outgoing, pending, outcome)
         if moved is not None:
             if moved.others is None:
                 return
             # The report belongs to the records that were moved.
-            shipment, report = moved.others, None
+            outgoing, report = moved.others, None
         else:
             self._unsettled.discard(pending.settled)
             pending.settled.set_result(None)
-        self._budget.give_back(shipment.size_bytes)
+        self._budget.give_back(outgoing.size_bytes)
         self._report(
             report,
             partition,
-            shipment.encoded.record_count,
-            shipment.waiters,
-            shipment.timestamps_ms,
+            outgoing.encoded.record_count,
+            outgoing.waiters,
+            outgoing.timestamps_ms,
             outcome,
         )
 
     def _moved(
-        self, partition: TopicPartition, shipment: Shipment, pending: _Pending, outcome: Outcome
+        self,
+        partition: TopicPartition,
+        outgoing: OutgoingBatch,
+        pending: _Pending,
+        outcome: Outcome,
     ) -> _Moved | None:
         """Sends records that may go to any partition to another one, if their own is gone and the
         producer has not ended. Excludes records that may be written already: they could be written
@@ -267,9 +277,9 @@ class OutgoingRecords:
             and self._accumulator.fatal is None
         )
         known = self._metadata.cached_topic(partition.topic) if gone else None
-        if known is None or not shipment.movable:
+        if known is None or not outgoing.movable:
             return None
-        movable, others = shipment.split()
+        movable, others = outgoing.split()
         to = self._sticky.move(partition.topic, usable_partitions(known))
         self._ship(TopicPartition(partition.topic, to), movable, pending)
         return _Moved(others)
@@ -288,6 +298,6 @@ class OutgoingRecords:
             return
         # The event loop reports what the callback raises.
         asyncio.get_running_loop().call_soon(self._on_delivery, made)
-        for told in (report, *waiters):
-            if told is not None:
-                mark_seen(told)
+        for future in (report, *waiters):
+            if future is not None:
+                mark_seen(future)

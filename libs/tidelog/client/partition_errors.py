@@ -62,16 +62,16 @@ class PartitionErrors:
         self,
         partitions: Iterable[Assigned],
         leader_of: Callable[[TopicPartition], Leader | None],
-        gone: Callable[[TopicPartition], TidelogError | None],
+        removal_error: Callable[[TopicPartition], TidelogError | None],
     ) -> None:
-        """Adds the errors that `gone` returns for partitions that no longer exist. Removes the
-        errors of partitions that exist again."""
+        """Adds the errors that `removal_error` returns for partitions that no longer exist. Removes
+        the errors of partitions that exist again."""
         for assigned in partitions:
             # A partition without a position may not be known to exist yet.
             if assigned.reset is not None or (assigned.error and not assigned.missing):
                 continue
             partition = assigned.partition
-            error = gone(partition) if leader_of(partition) is None else None
+            error = removal_error(partition) if leader_of(partition) is None else None
             if error is not None and not assigned.missing:
                 assigned.missing = True
                 self.add(assigned, error)

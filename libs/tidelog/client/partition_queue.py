@@ -51,7 +51,7 @@ class PartitionQueue:
     route: Route = field(default_factory=Route)
     last_error: TidelogError | None = None
     # Set once the partition no longer exists: batches in flight fail with this error.
-    gone: TidelogError | None = None
+    removal_error: TidelogError | None = None
 
     @property
     def waits_for_number(self) -> bool:

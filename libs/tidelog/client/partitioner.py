@@ -55,7 +55,7 @@ class StickyPartitioner:
         self._current[topic] = chosen
         return chosen
 
-    def forget_gone(self, exists: Callable[[str], object]) -> None:
+    def forget_removed(self, exists: Callable[[str], object]) -> None:
         """Forgets topics for which `exists` returns nothing."""
         for topic in [topic for topic in self._current if not exists(topic)]:
             del self._current[topic]

@@ -7,14 +7,14 @@ from tidelog.errors import FINAL_ANSWERS, OUTCOME_UNKNOWN, ErrorCode, TidelogErr
 from tidelog.model import TopicPartition
 
 # One batch of a group is at fault, and nothing was appended: the others may succeed without it.
-FAULT_OF_ONE = frozenset(
+SINGLE_BATCH_FAULTS = frozenset(
     {ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH, ErrorCode.INVALID_TIMESTAMP}
 )
 # After these a batch may be in the log. An internal fault of a broker may come after the append.
 MAYBE_APPENDED = OUTCOME_UNKNOWN | {ErrorCode.INTERNAL}
 
 # The leader's log does not reach up to the batch's sequence; nothing was appended.
-SEQUENCE_REFUSED = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE, ErrorCode.UNKNOWN_PRODUCER_ID})
+SEQUENCE_REJECTED = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 def maybe_appended(error: TidelogError) -> bool:
@@ -35,11 +35,11 @@ def not_in_time(batch: SealedBatch, failures: int, last: TidelogError | None) ->
     )
 
 
-def doubtful(batch: SealedBatch, error: TidelogError, topic_id: str = "") -> TidelogError:
+def final_error(batch: SealedBatch, error: TidelogError, topic_id: str = "") -> TidelogError:
     """Returns the error of a batch that is given up, with the code of `error`. Its
     `outcome_unknown` says whether a try may have appended this batch, regardless of other batches.
     `topic_id`: of the leader that rejected it."""
-    if batch.in_doubt and error.code in SEQUENCE_REFUSED and topic_id != batch.doubt_topic_id:
+    if batch.in_doubt and error.code in SEQUENCE_REJECTED and topic_id != batch.doubt_topic_id:
         return _created_again(batch.partition.topic)
     if error.outcome_unknown == batch.in_doubt:
         return error
@@ -70,9 +70,9 @@ def name_in_doubt(partition: TopicPartition, error: TidelogError) -> TidelogErro
     of_one_topic = error.code in FINAL_ANSWERS
     return TidelogError(
         ErrorCode.UNKNOWN_PRODUCER_ID if of_one_topic else error.code,
-        f"this named producer cannot go on: whether a batch for {partition} was appended is "
-        f"not known ({error.message}); make a new producer with the same name, which finds "
-        "out by DescribeProducers where to go on",
+        f"this named producer cannot continue: whether a batch for {partition} was appended is "
+        f"not known ({error.message}); make a new producer with the same name, which "
+        "finds its position by DescribeProducers",
     )
 
 
@@ -81,8 +81,9 @@ def not_written_before(partition: TopicPartition, error: TidelogError) -> Tidelo
     when all are sent again, so nothing can be written after a gap."""
     return TidelogError(
         error.code,
-        f"this producer cannot go on: a batch for {partition} was not written "
-        f"({error.message}); make a new one, which begins where DescribeProducers tells",
+        f"this producer cannot continue: a batch for {partition} was not written "
+        f"({error.message}); make a new one, which begins at the position that DescribeProducers "
+        "returns",
     )
 
 
@@ -92,8 +93,8 @@ def foreign_sequence(partition: TopicPartition, name: str) -> TidelogError:
     of_name = f"the name {name!r}" if name else "the same name"
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
-        f"another producer of {of_name} has written to {partition} meanwhile; only one "
-        "may hold a name at a time",
+        f"another producer of {of_name} has written to {partition} in the meantime; only "
+        "one may hold a name at a time",
     )
 
 

@@ -37,7 +37,7 @@ from tidelog.client.arguments import (
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
-from tidelog.client.column_sending import ColumnSending
+from tidelog.client.column_sender import ColumnSender
 from tidelog.client.connections import Connections, GrpcConnections
 from tidelog.client.delivery import (
     BatchDelivery,
@@ -193,7 +193,7 @@ class Producer:
             wake=self._woken,
         )
         self._admission = self._new_admission(max_request_bytes, delivery_timeout_ms)
-        self._columns = ColumnSending(
+        self._columns = ColumnSender(
             self._admission, self._outgoing, budget, chosen_codec, batch_bytes
         )
         # Whether the last `send` filled a batch.
@@ -308,7 +308,7 @@ class Producer:
         delivery: DeliveryFuture[Delivery] = DeliveryFuture(loop=loop)
         record = (key, value, headers, timestamp_ms, delivery)
         # A filled batch is sent before the next one is filled.
-        pauses = self._filled or self._lifecycle.turn_due(now_ms)
+        pauses = self._filled or self._lifecycle.is_yield_due(now_ms)
         known = None if pauses else admission.at_once(topic, partition, size)
         if known is not None:
             self._filled = self._outgoing.add(
@@ -316,7 +316,7 @@ class Producer:
             )
             return delivery
         with self._lifecycle.call():
-            async with admission.turn(topic, deadline_ms):
+            async with admission.hold_topic(topic, deadline_ms):
                 if pauses:
                     self._filled = False
                     await asyncio.sleep(0)
@@ -362,7 +362,7 @@ class Producer:
         checks = columns.check_in_slices()
         next(checks, None)
         batches: list[DeliveryFuture[BatchReport]] = []
-        async with self._admission.turns.of(topic):
+        async with self._admission.locks.of(topic):
             # Batches that were sealed before are sent before more are created.
             await asyncio.sleep(0)
             for _ in checks:
@@ -384,7 +384,7 @@ class Producer:
     async def _flush(self) -> None:
         for partition in self._outgoing.open_partitions():
             self._outgoing.seal_open(partition)
-            if self._lifecycle.turn_due(self._clock.monotonic_ms()):
+            if self._lifecycle.is_yield_due(self._clock.monotonic_ms()):
                 await asyncio.sleep(0)
         if unsettled := self._outgoing.unsettled():
             await asyncio.wait(unsettled)
@@ -443,7 +443,7 @@ class Producer:
             )
 
     def _metadata_changed(self) -> None:
-        self._outgoing.forget_gone()
+        self._outgoing.forget_removed()
         self._sender.metadata_changed()
 
     def _woken(self) -> None:

@@ -12,7 +12,7 @@ from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
 from tidelog.client.producers_codec import (
     PARTITIONS_FIELD,
-    Told,
+    Positions,
     describe_producers,
     init_producer_id,
 )
@@ -36,13 +36,13 @@ class GivenIdentity:
         accumulator.identified(identity)
 
     def step(self, now_ms: int) -> None:
-        for partition, leader in self._accumulator.take_positions_wanted(
+        for partition, leader in self._accumulator.take_position_requests(
             now_ms, self._metadata.leader
         ):
             error = TidelogError(
                 ErrorCode.UNKNOWN_PRODUCER_ID,
-                f"the producer does not know with which sequence it goes on in {partition}; begin "
-                "there with the one that DescribeProducers tells (begin_at)",
+                f"the producer does not know its next sequence in {partition}; set "
+                "it to the one that DescribeProducers returns (begin_at)",
             )
             self._accumulator.position_failed(partition, leader, error, now_ms, stale=False)
 
@@ -83,12 +83,12 @@ class ProducerIdentity:
             self._identifying = True
             self._spawn(self._identify())
         by_leader: dict[str, list[tuple[TopicPartition, Leader]]] = {}
-        for partition, leader in self._accumulator.take_positions_wanted(
+        for partition, leader in self._accumulator.take_position_requests(
             now_ms, self._metadata.leader
         ):
             by_leader.setdefault(leader.address, []).append((partition, leader))
-        for address, asked in by_leader.items():
-            self._spawn(self._find_positions(address, asked))
+        for address, partitions in by_leader.items():
+            self._spawn(self._find_positions(address, partitions))
 
     async def stop(self) -> None:
         tasks = list(self._tasks)
@@ -139,36 +139,36 @@ class ProducerIdentity:
         self._identifying = False
 
     async def _find_positions(
-        self, address: str, asked: list[tuple[TopicPartition, Leader]]
+        self, address: str, partitions: list[tuple[TopicPartition, Leader]]
     ) -> None:
         identity = self._identity
         assert identity is not None, "a position is asked for once there is an identity"
         # One request after another, because batches for this leader wait for all of them.
-        for part in in_parts(asked, PARTITIONS_FIELD, lambda entry: partition_bytes(entry[0])):
-            told = await self._describe(address, part, identity)
-            self._found_positions(told, identity)
+        for part in in_parts(partitions, PARTITIONS_FIELD, lambda entry: partition_bytes(entry[0])):
+            positions = await self._describe(address, part, identity)
+            self._found_positions(positions, identity)
             self._on_change()
 
     async def _describe(
-        self, address: str, asked: list[tuple[TopicPartition, Leader]], identity: Identity
-    ) -> Told:
+        self, address: str, partitions: list[tuple[TopicPartition, Leader]], identity: Identity
+    ) -> Positions:
         try:
             return await describe_producers(
-                self._connections.broker(address), asked, (identity.producer_id,), identity
+                self._connections.broker(address), partitions, (identity.producer_id,), identity
             )
         except UnreachableError as error:
             unknown = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
-            return [(partition, leader, unknown) for partition, leader in asked]
+            return [(partition, leader, unknown) for partition, leader in partitions]
         except TidelogError as error:
-            return [(partition, leader, error) for partition, leader in asked]
+            return [(partition, leader, error) for partition, leader in partitions]
         except Exception as error:  # reported to the batches that wait for the position
             fault = TidelogError(ErrorCode.INTERNAL, f"the client failed: {error!r}")
             fault.__cause__ = error
-            return [(partition, leader, fault) for partition, leader in asked]
+            return [(partition, leader, fault) for partition, leader in partitions]
 
-    def _found_positions(self, told: Told, identity: Identity) -> None:
+    def _found_positions(self, positions: Positions, identity: Identity) -> None:
         now_ms = self._clock.monotonic_ms()
-        for partition, leader, outcome in told:
+        for partition, leader, outcome in positions:
             if isinstance(outcome, TidelogError):
                 stale = outcome.code in STALE_METADATA or outcome.outcome_unknown
                 if outcome.leader is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tidelog.client.ask_leaders import Answers, Asked
 from tidelog.client.connections import BrokerApi
+from tidelog.client.leader_queries import LeaderAnswers, LedPartitions
 from tidelog.client.request_fields import built
 from tidelog.client.request_parts import in_parts, number_bytes
 from tidelog.client.sequences import Identity
@@ -41,7 +41,7 @@ class ProducerPosition(NamedTuple):
     epoch_start_sequence: int | None = None
 
 
-Told = Answers[list[ProducerPosition]]
+Positions = LeaderAnswers[list[ProducerPosition]]
 
 
 class TakenEpoch(NamedTuple):
@@ -85,31 +85,39 @@ async def take_epoch(
     if epoch is not None and answer.producer_id < FIRST_NAMED_PRODUCER_ID:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"a broker did not give {name!r} epoch {epoch}, which was asked for: it runs an older "
-            "release, that knows none that are named; upgrade all brokers first",
+            f"a broker did not give {name!r} epoch {epoch}, which was requested: it runs an "
+            "older release without named producers; upgrade all brokers first",
         )
     identity = Identity(answer.producer_id, answer.producer_epoch)
     return TakenEpoch(identity, dict(answer.partition_counts))
 
 
 async def describe_many_producers(
-    broker: BrokerApi, asked: Asked, producer_ids: Sequence[int], fence: Identity | None = None
-) -> Told:
+    broker: BrokerApi,
+    requested: LedPartitions,
+    producer_ids: Sequence[int],
+    fence: Identity | None = None,
+) -> Positions:
     """As `describe_producers`, for any number of producer ids: one request after another."""
     found: dict[TopicPartition, list[ProducerPosition] | TidelogError] = {}
     for part in in_parts(dict.fromkeys(producer_ids), PRODUCER_IDS_FIELD, number_bytes):
-        for partition, _, told in await describe_producers(broker, asked, part, fence):
+        for partition, _, positions in await describe_producers(broker, requested, part, fence):
             before = found.get(partition, [])
             if isinstance(before, TidelogError):
                 continue
-            found[partition] = told if isinstance(told, TidelogError) else [*before, *told]
-    return [(partition, leader, found[partition]) for partition, leader in asked]
+            found[partition] = (
+                positions if isinstance(positions, TidelogError) else [*before, *positions]
+            )
+    return [(partition, leader, found[partition]) for partition, leader in requested]
 
 
 async def describe_producers(
-    broker: BrokerApi, asked: Asked, producer_ids: Sequence[int], fence: Identity | None = None
-) -> Told:
-    """Returns the producers of one leader's partitions, in the order of `asked`.
+    broker: BrokerApi,
+    requested: LedPartitions,
+    producer_ids: Sequence[int],
+    fence: Identity | None = None,
+) -> Positions:
+    """Returns the producers of one leader's partitions, in the order of `requested`.
 
     Partitions and producer ids must fit into one request; the answer may have several pages.
     `fence`: before it answers, the leader begins to reject older epochs of this producer. Raises
@@ -117,7 +125,7 @@ async def describe_producers(
     found: dict[TopicPartition, list[ProducerPosition]] = {}
     failed: dict[TopicPartition, TidelogError] = {}
     # Partitions still to be queried, by the first producer id to return.
-    pending = {0: list(asked)}
+    pending = {0: list(requested)}
     while pending:
         from_id = min(pending)
         some = pending.pop(from_id)
@@ -139,13 +147,13 @@ async def describe_producers(
                     pending.setdefault(result.next_producer_id, []).append((partition, leader))
         if len(pending.get(from_id, [])) == len(some):
             raise TidelogError(
-                ErrorCode.INTERNAL, "a broker answered with no part of what was requested"
+                ErrorCode.INTERNAL, "a broker's answer has no part of what was requested"
             )
-    return [(p, leader, failed[p] if p in failed else found[p]) for p, leader in asked]
+    return [(p, leader, failed[p] if p in failed else found[p]) for p, leader in requested]
 
 
 def _request(
-    asked: Asked, producer_ids: Sequence[int], fence: Identity | None, from_id: int
+    requested: LedPartitions, producer_ids: Sequence[int], fence: Identity | None, from_id: int
 ) -> broker_pb2.DescribeProducersRequest:
     request = built(
         broker_pb2.DescribeProducersRequest,
@@ -162,7 +170,7 @@ def _request(
                 timeout_ms=IDENTITY_TIMEOUT_MS,
             )
         )
-    for (topic, number), leader in asked:
+    for (topic, number), leader in requested:
         request.partitions.add(topic=topic, partition=number, topic_id=leader.topic_id)
     return request
 

@@ -22,8 +22,8 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import NotAStateChangeError, format_time
-from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
+from tidelog.state_changes.tracing import TraceScope
 
 # Maximum number of events of each partition; the newest are read.
 MAX_EVENTS_PER_PARTITION = 10_000
@@ -178,7 +178,7 @@ def _why_not(error: Exception) -> str:
     if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return (
             f"There is no topic {STATE_CHANGES_TOPIC} (state_changes_topic is off, or too few "
-            "brokers have run): of services that ended or began anew since, log files tell "
-            "(tidelog trace --files)."
+            "brokers have run): log files have the events of services that ended or restarted "
+            "since (tidelog trace --files)."
         )
     return f"{STATE_CHANGES_TOPIC} could not be read: {error.message}."

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidelog.batch import is_intact
-from tidelog.client.ask_leaders import Answers, Asked, LeaderAsker
 from tidelog.client.connections import BrokerApi
+from tidelog.client.leader_queries import LeaderAnswers, LeaderQueries, LedPartitions
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.rpc.wire import batch_from_wire, error_from_wire
@@ -38,8 +38,8 @@ class RecordEpoch(NamedTuple):
 
 
 class RecordEpochs:
-    def __init__(self, asker: LeaderAsker) -> None:
-        self._asker = asker
+    def __init__(self, queries: LeaderQueries) -> None:
+        self._queries = queries
 
     async def find(
         self, offsets: Mapping[TopicPartition, int]
@@ -48,9 +48,9 @@ class RecordEpochs:
         leaders. Raises `TidelogError` after the timeout. Each partition costs the transfer of the
         batch that has the record."""
 
-        async def ask(broker: BrokerApi, asked: Asked) -> Answers[RecordEpoch]:
+        async def ask(broker: BrokerApi, requested: LedPartitions) -> LeaderAnswers[RecordEpoch]:
             wire = broker_pb2.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=MAX_ANSWER_BYTES)
-            for partition, leader in asked:
+            for partition, leader in requested:
                 wire.partitions.add(
                     topic=partition.topic,
                     partition=partition.partition,
@@ -67,10 +67,12 @@ class RecordEpochs:
                     leader,
                     _told(partition, offsets[partition], leader.topic_id, results.get(partition)),
                 )
-                for partition, leader in asked
+                for partition, leader in requested
             ]
 
-        return await self._asker.ask_all(offsets, ask, "leader epochs of records", PARTITIONS_FIELD)
+        return await self._queries.query_all(
+            offsets, ask, "leader epochs of records", PARTITIONS_FIELD
+        )
 
 
 def _told(
@@ -91,7 +93,7 @@ def _told(
         if not 0 <= result.high_watermark <= offset:
             return TidelogError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
-                f"the leader of {partition} did not show the record at offset {offset}; ask again",
+                f"the leader of {partition} did not show the record at offset {offset}; try again",
             )
     elif error is None:
         batch = batch_from_wire(result.batches[0])

@@ -22,7 +22,7 @@ _MAX_NUMBER = {
     FieldDescriptor.CPPTYPE_UINT32: 2**32 - 1,
     FieldDescriptor.CPPTYPE_UINT64: 2**64 - 1,
 }
-_MAX_TOLD_CHARACTERS = 40
+_MAX_QUOTED_CHARACTERS = 40
 
 
 def built(
@@ -53,7 +53,7 @@ def _problem(message: object, fields: Mapping[str, object], error: Exception) ->
         for part in _parts(value):
             if isinstance(part, str) and not _is_utf8(part):
                 return (
-                    f"{name} {part[:_MAX_TOLD_CHARACTERS]!r} cannot be sent, because it is no "
+                    f"{name} {part[:_MAX_QUOTED_CHARACTERS]!r} cannot be sent, because it is no "
                     "text in UTF-8; correct its characters"
                 )
             if isinstance(part, int) and most is not None and not -most - 1 <= part <= most:

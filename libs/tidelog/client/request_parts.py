@@ -53,7 +53,7 @@ def in_parts(
         yield part
 
 
-async def ask_at_once(
+async def call_concurrently(
     ask: Callable[[Sequence[_Entry]], Awaitable[_Answer]], parts: Iterable[Sequence[_Entry]]
 ) -> list[_Answer]:
     """Returns the answers to all parts in order, MAX_REQUESTS_AT_ONCE at a time. `ask` raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -9,12 +10,26 @@ from tidelog.client.accumulator import Accumulator
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import ClusterMetadata
-from tidelog.client.deadlines import unsent_after
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.sender import Sender
-from tidelog.client.topic_turns import TopicTurns
+from tidelog.client.topic_locks import TopicLocks
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
+
+
+@asynccontextmanager
+async def unsent_after(clock: Clock, deadline_ms: int, missing: str) -> AsyncIterator[None]:
+    """Raises REQUEST_TIMED_OUT, with a known outcome, if the block is not done by `deadline_ms`.
+    `missing`: the condition that the block waits for, as a clause."""
+    try:
+        async with asyncio.timeout(max(deadline_ms - clock.monotonic_ms(), 0) / 1000):
+            yield
+    except TimeoutError:
+        raise TidelogError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"not sent within delivery_timeout_ms: {missing}; nothing was written",
+            outcome_unknown=False,
+        ) from None
 
 
 class SendAdmission:
@@ -33,7 +48,7 @@ class SendAdmission:
     ) -> None:
         # Records of a topic are in the log in the order of the calls, however long each call waits
         # for metadata or room. A topic that cannot be found does not delay other topics.
-        self.turns = TopicTurns()
+        self.locks = TopicLocks()
         self.max_request_bytes = max_request_bytes
         self.delivery_timeout_ms = delivery_timeout_ms
         self._accumulator = accumulator
@@ -53,21 +68,21 @@ class SendAdmission:
             or not self._started
             or self._accumulator.fatal is not None
             or size > self.max_request_bytes
-            or not self.turns.is_free(topic)
+            or not self.locks.is_free(topic)
             or not self._budget.try_take(size)
         ):
             return None
         return known
 
     @asynccontextmanager
-    async def turn(self, topic: str, deadline_ms: int) -> AsyncIterator[None]:
-        """Holds the turn of a topic. Raises REQUEST_TIMED_OUT if it does not come in time."""
+    async def hold_topic(self, topic: str, deadline_ms: int) -> AsyncIterator[None]:
+        """Holds the lock of a topic. Raises REQUEST_TIMED_OUT if it is not free in time."""
         missing = f"no broker has described topic {topic!r}"
         if self._metadata.cached_topic(topic) is not None:
             missing = f"earlier calls for topic {topic!r} were still waiting"
         async with AsyncExitStack() as held:
             async with unsent_after(self._clock, deadline_ms, missing):
-                await held.enter_async_context(self.turns.of(topic))
+                await held.enter_async_context(self.locks.of(topic))
             yield
 
     async def wait(

@@ -78,7 +78,7 @@ class Sender:
         self._given_up: dict[asyncio.Task[None], None] = {}
         self._loop_task: asyncio.Task[None] | None = None
         self._next_expiry_ms = 0
-        self._next_look_ms = 0
+        self._next_check_ms = 0
 
     def start(self) -> None:
         self._loop_task = asyncio.create_task(self._run())
@@ -88,10 +88,10 @@ class Sender:
         self._wake.set()
 
     def metadata_changed(self) -> None:
-        for election in self._elections.news(self._metadata.leader):
+        for election in self._elections.new_elections(self._metadata.leader):
             self._on_unclean_election(election)
-        self._fail_gone(self._accumulator.partitions())
-        self._elections.forget_gone(self._metadata.gone)
+        self._fail_removed(self._accumulator.partitions())
+        self._elections.forget_removed(self._metadata.removal_error)
         self.wake()
 
     async def stop(self, error: TidelogError) -> None:
@@ -159,17 +159,17 @@ class Sender:
         if self._identity is not None:
             self._identity.step(now_ms)
         if self._accumulator.wants_metadata(self._metadata.leader):
-            self._fail_gone(self._accumulator.waiting())
-            self._metadata.poke()
+            self._fail_removed(self._accumulator.waiting())
+            self._metadata.refresh_soon()
         due.append(self._accumulator.next_retry_ms(now_ms))
         return max(min(ms for ms in due if ms is not None) - now_ms, 1)
 
-    def _fail_gone(self, partitions: Iterable[TopicPartition]) -> None:
+    def _fail_removed(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             if self._metadata.leader(partition) is not None:
                 continue
-            if (error := self._metadata.gone(partition)) is not None:
-                self._accumulator.fail_gone(partition, error)
+            if (error := self._metadata.removal_error(partition)) is not None:
+                self._accumulator.fail_removed(partition, error)
             else:
                 # A batch that is sealed late may be for a topic that metadata has forgotten.
                 self._metadata.want(partition.topic)
@@ -199,10 +199,10 @@ class Sender:
                     )
                     self._accumulator.failed(group, hangs, now_ms, stale=False)
             if pending.open:
-                if now_ms >= self._next_look_ms:
-                    self._next_look_ms = now_ms + UNANSWERED_POLL_MS
-                    self._metadata.poke()
-                due.append(self._next_look_ms)
+                if now_ms >= self._next_check_ms:
+                    self._next_check_ms = now_ms + UNANSWERED_POLL_MS
+                    self._metadata.refresh_soon()
+                due.append(self._next_check_ms)
             else:
                 del self._requests[task]
                 self._given_up[task] = None
@@ -276,7 +276,7 @@ class Sender:
             group.partition, group.leader.topic_id, outcome.leader
         ):
             # The hint is used at once; only metadata says how the leader was elected.
-            self._metadata.poke()
+            self._metadata.refresh_soon()
         self._accumulator.failed(group, outcome, self._clock.monotonic_ms(), stale=stale)
 
 

@@ -27,7 +27,7 @@ class Identity(NamedTuple):
     producer_epoch: int
 
 
-class Fate(enum.Enum):
+class WriteOutcome(enum.Enum):
     """Outcome of a batch."""
 
     WRITTEN = enum.auto()
@@ -59,8 +59,8 @@ class Numbering:
     next_sequence: int | None = None
     unsettled: list[SealedBatch] = field(default_factory=list)
     # The identity that cannot continue in this partition.
-    _refused: Identity | None = None
-    _spoilt: bool = False
+    _rejected: Identity | None = None
+    _identity_unusable: bool = False
     # Number of the first batch that left a sequence unused while other batches followed it.
     _gap: int | None = None
     # The sequence after the last batch that is known to be written, and that batch's number.
@@ -70,7 +70,7 @@ class Numbering:
     def wants_identity(self, current: Identity | None) -> bool:
         """Returns whether new batches can only be numbered under an identity other than
         `current`."""
-        return self.identity is None and (current is None or current == self._refused)
+        return self.identity is None and (current is None or current == self._rejected)
 
     @property
     def wants_position(self) -> bool:
@@ -78,9 +78,9 @@ class Numbering:
 
     def adopt(self, current: Identity | None) -> None:
         """Takes the identity if the partition has none and may have this one."""
-        if self.identity is None and current is not None and current != self._refused:
+        if self.identity is None and current is not None and current != self._rejected:
             self.identity = current
-            self._refused = None
+            self._rejected = None
             self.next_sequence = None if self.named else 0
             self._resume = 0
 
@@ -92,7 +92,7 @@ class Numbering:
         return (
             self.identity is not None
             and self.next_sequence is not None
-            and not self._spoilt
+            and not self._identity_unusable
             and self._gap is None
             and self.room > 0
         )
@@ -120,20 +120,20 @@ class Numbering:
     def is_first(self, batch: SealedBatch) -> bool:
         return bool(self.unsettled) and self.unsettled[0] is batch
 
-    def spoil(self) -> None:
+    def mark_identity_unusable(self) -> None:
         """Records that the leader does not know the sequences before these. The producer cannot
         continue under this identity (a named one: not from here)."""
-        self._spoilt = True
+        self._identity_unusable = True
 
-    def settled(self, batch: SealedBatch, fate: Fate) -> None:
+    def settled(self, batch: SealedBatch, write_outcome: WriteOutcome) -> None:
         if batch.batch is None:
             return
         sequence = batch.batch.header.base_sequence
         was_last = self.unsettled[-1] is batch
         self.unsettled.remove(batch)
-        if fate is Fate.UNKNOWN:
-            self._spoilt = True
-        elif fate is Fate.WRITTEN:
+        if write_outcome is WriteOutcome.UNKNOWN:
+            self._identity_unusable = True
+        elif write_outcome is WriteOutcome.WRITTEN:
             if batch.number > self._resume_number:
                 self._resume_number = batch.number
                 self._resume = sequence_after(sequence, batch.encoded.record_count)
@@ -142,11 +142,11 @@ class Numbering:
         elif self._gap is None or batch.number < self._gap:
             self._gap = batch.number
 
-    def mend(self) -> None:
+    def reclaim_sequences(self) -> None:
         """Takes back the sequences of batches that cannot be written under them. Called while
         nothing of the partition is in flight. Batches that may be written keep their sequences, and
         get an outcome before any batch gets a new sequence."""
-        if not self._spoilt and self._gap is None:
+        if not self._identity_unusable and self._gap is None:
             return
         cut = next(
             (index for index, batch in enumerate(self.unsettled) if self._is_cut(batch)),
@@ -156,20 +156,20 @@ class Numbering:
         if doubt and self.named:
             # Its sequences will be used again, and a leader could then append a late copy.
             return
-        self._spoilt = self._spoilt or doubt
+        self._identity_unusable = self._identity_unusable or doubt
         for batch in self.unsettled[cut:]:
             batch.batch = None
             batch.in_doubt = False
         del self.unsettled[cut:]
-        if not self._spoilt:
+        if not self._identity_unusable:
             self.next_sequence = self._next_after_unsettled()
             self._gap = None
         elif not self.unsettled:
-            self._begin_anew()
+            self._restart_numbering()
 
     def _is_cut(self, batch: SealedBatch) -> bool:
         follows_gap = self._gap is not None and batch.number > self._gap
-        return follows_gap or (self._spoilt and not batch.in_doubt)
+        return follows_gap or (self._identity_unusable and not batch.in_doubt)
 
     def _next_after_unsettled(self) -> int:
         if not self.unsettled:
@@ -178,9 +178,9 @@ class Numbering:
         assert last.batch is not None, "what is unsettled has a sequence"
         return sequence_after(last.batch.header.base_sequence, last.encoded.record_count)
 
-    def _begin_anew(self) -> None:
-        self._spoilt = False
+    def _restart_numbering(self) -> None:
+        self._identity_unusable = False
         self._gap = None
         self.next_sequence = None
         if not self.named:
-            self._refused, self.identity = self.identity, None
+            self._rejected, self.identity = self.identity, None

@@ -20,8 +20,8 @@ from tidelog.client.clock import Clock
 from tidelog.client.connections import Connections, InspectConnections
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening, SilentService
-from tidelog.inspection.explain.observed import BROKER, CONTROLLER, ReadClock
-from tidelog.inspection.explain.words import span
+from tidelog.inspection.explain.formatting import span
+from tidelog.inspection.explain.observation import BROKER, CONTROLLER, ReadClock
 from tidelog.inspection.model import LEAST_ANSWER_MS, NOT_KNOWN, ServiceState, StateRequest
 from tidelog.rpc.message_codec import from_wire, to_wire
 from tidelog.rpc.status import UnreachableError
@@ -78,7 +78,7 @@ class ServiceRound:
         self._asked: dict[str, None] = {}
         self._silent: dict[str, SilentService] = {}
         # States without replicas and partitions, by the address that was queried.
-        self._glimpses: dict[str, ServiceState] = {}
+        self._short_states: dict[str, ServiceState] = {}
         self._give_up_ms = 0
 
     # Queries.
@@ -131,7 +131,7 @@ class ServiceRound:
         except UnreachableError:
             return
         self._own_address = own.address
-        self._glimpsed(own, own.address, group)
+        self._take_short_state(own, own.address, group)
 
     def _ask_named(self, group: asyncio.TaskGroup) -> None:
         for address in self._unasked():
@@ -146,14 +146,16 @@ class ServiceRound:
 
     async def _ask(self, address: str, timeout_ms: int, group: asyncio.TaskGroup) -> None:
         # Concurrently, so that a service whose answers are late is known to be alive.
-        probe = asyncio.create_task(self._lives(address, timeout_ms + PROBE_GRACE_MS))
+        probe = asyncio.create_task(self._is_alive(address, timeout_ms + PROBE_GRACE_MS))
         question = asyncio.create_task(self.describe(self.request, address, timeout_ms))
         tasks: list[asyncio.Task[object]] = [probe, question]
         try:
             await asyncio.wait((question,), timeout=SOON_MS / 1000)
             if not question.done():
                 left_ms = timeout_ms + PROBE_GRACE_MS - SOON_MS
-                tasks.append(asyncio.create_task(self._glimpse(address, left_ms, group)))
+                tasks.append(
+                    asyncio.create_task(self._request_short_state(address, left_ms, group))
+                )
             self._take(await question, address, group)
         except UnreachableError as error:
             listening = await self._listening(address, probe, tasks[2:])
@@ -169,29 +171,31 @@ class ServiceRound:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _lives(self, address: str, timeout_ms: int) -> bool:
+    async def _is_alive(self, address: str, timeout_ms: int) -> bool:
         if address == self._own_address:
             return True
         return await answers_probe(self.connections, address, timeout_ms, patient=True)
 
-    async def _glimpse(self, address: str, timeout_ms: int, group: asyncio.TaskGroup) -> None:
+    async def _request_short_state(
+        self, address: str, timeout_ms: int, group: asyncio.TaskGroup
+    ) -> None:
         request = replace(self.request, services_only=True)
         try:
             state = await self.describe(request, address, timeout_ms)
         except (UnreachableError, TidelogError):
             return
-        self._glimpsed(state, address, group)
+        self._take_short_state(state, address, group)
 
     async def _listening(
-        self, address: str, probe: asyncio.Task[bool], glimpse: Iterable[asyncio.Task[object]]
+        self, address: str, probe: asyncio.Task[bool], short_state: Iterable[asyncio.Task[object]]
     ) -> Listening:
-        if address in self._glimpses:
+        if address in self._short_states:
             return Listening.BUSY
         listening = await self._dial(address)
         if listening not in (Listening.ACCEPTS, Listening.SILENT) or not await probe:
             return listening
         # It is alive, so it may still report its identity and the services that it knows.
-        await asyncio.gather(*glimpse)
+        await asyncio.gather(*short_state)
         return Listening.BUSY
 
     # Answers.
@@ -202,8 +206,10 @@ class ServiceRound:
         self.answered_at.setdefault(identity, address)
         self._learn(state, group)
 
-    def _glimpsed(self, state: ServiceState, address: str, group: asyncio.TaskGroup) -> None:
-        self._glimpses[address] = state
+    def _take_short_state(
+        self, state: ServiceState, address: str, group: asyncio.TaskGroup
+    ) -> None:
+        self._short_states[address] = state
         self.known_as[address] = (state.role, state.id)
         self._learn(state, group)
 
@@ -222,9 +228,9 @@ class ServiceRound:
         ]
         return sorted(named, key=lambda service: (service.role, service.id, service.address))
 
-    def glimpses(self) -> list[ServiceState]:
+    def short_states(self) -> list[ServiceState]:
         """Returns the short states of services that sent no full state in time."""
-        found = {(state.role, state.id): state for state in self._glimpses.values()}
+        found = {(state.role, state.id): state for state in self._short_states.values()}
         return [found[identity] for identity in sorted(found) if identity not in self.states]
 
 

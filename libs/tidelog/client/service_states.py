@@ -17,7 +17,7 @@ DEFAULT_TIMEOUT_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class ToldStates:
+class ReportedStates:
     """States, ordered by role and id. `silent`: services without an answer in time."""
 
     states: Sequence[ServiceState]
@@ -43,7 +43,9 @@ class ServiceStates:
         self._connect = connect
         self._dial = dial
 
-    async def ask(self, request: StateRequest, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> ToldStates:
+    async def ask(
+        self, request: StateRequest, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> ReportedStates:
         connections = self._connect()
         found = ServiceRound(self._clock, connections, self._dial, request, timeout_ms, None)
         try:
@@ -51,4 +53,4 @@ class ServiceStates:
         finally:
             await connections.close()
         states = sorted(found.states.values(), key=lambda state: (state.role, state.id))
-        return ToldStates(tuple(states), tuple(found.silent_services()))
+        return ReportedStates(tuple(states), tuple(found.silent_services()))

@@ -34,15 +34,15 @@ async def dial(address: str) -> Listening:
 
 
 async def _connect(addresses: Sequence[tuple[str, int]]) -> Listening:
-    refused = False
+    rejected = False
     for host, port in addresses[:MAX_ADDRESSES]:
         try:
             _, writer = await asyncio.open_connection(host, port)
         except ConnectionRefusedError:
-            refused = True
+            rejected = True
         except OSError:
             continue
         else:
             writer.close()
             return Listening.ACCEPTS
-    return Listening.REFUSES if refused else Listening.SILENT
+    return Listening.REFUSES if rejected else Listening.SILENT

@@ -65,12 +65,14 @@ class UncleanElections:
         elif (leader_epoch, offset) > epochs[-1]:
             epochs[-1] = _Reached(leader_epoch, offset)
 
-    def forget_gone(self, gone: Callable[[TopicPartition], object]) -> None:
+    def forget_removed(self, gone: Callable[[TopicPartition], object]) -> None:
         """Forgets partitions for which `gone` returns an error."""
         for key in [key for key in self._reached if gone(key.partition) is not None]:
             del self._reached[key]
 
-    def news(self, leader_of: Callable[[TopicPartition], Leader | None]) -> list[UncleanElection]:
+    def new_elections(
+        self, leader_of: Callable[[TopicPartition], Leader | None]
+    ) -> list[UncleanElection]:
         found: list[UncleanElection] = []
         for key, epochs in list(self._reached.items()):
             partition = key.partition

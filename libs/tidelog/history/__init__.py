@@ -11,8 +11,7 @@ checker looks for and how it decides each corner case.
 
 from tidelog.history.anomalies import Anomaly, Finding, Findings, Reference
 from tidelog.history.checker import HistoryChecker, check_history
-from tidelog.history.history_file import HistoryWriter, read_history
-from tidelog.history.operations import (
+from tidelog.history.client_operations import (
     NO_BROKER,
     NO_PARTITION,
     OPEN_END,
@@ -32,6 +31,7 @@ from tidelog.history.operations import (
     SendInvoked,
     sends_ended,
 )
+from tidelog.history.history_file import HistoryWriter, read_history
 from tidelog.history.partition_check import PartitionCheck
 from tidelog.history.report import Report
 from tidelog.history.send_pairing import SendPairing

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings
+from tidelog.history.client_operations import NO_BROKER, Outcome, Send
 from tidelog.history.evidence import send_reference
 from tidelog.history.loss_marks import LossMarks
-from tidelog.history.operations import NO_BROKER, Outcome, Send
-from tidelog.history.read_past import ReadPast
+from tidelog.history.read_spans import ReadSpans
 from tidelog.model import NO_EPOCH, NO_OFFSET
 
 
 def find_unread(
     never_polled: Iterable[Send],
-    read_past: ReadPast,
+    read_past: ReadSpans,
     drain_line: int | None,
     marks: LossMarks,
     findings: PartitionFindings,
@@ -25,7 +25,7 @@ def find_unread(
         if send.outcome is not Outcome.OK:
             continue
         if send.offset != NO_OFFSET and read_past.holds(send.offset, send.leader_epoch):
-            anomaly, what = Anomaly.LOST_WRITE, "others read past it, nobody read it"
+            anomaly, what = Anomaly.LOST_WRITE, "others read past it, no client read it"
         elif drain_line is not None and send.ended_line < drain_line:
             anomaly, what = Anomaly.UNSEEN, "the final reads do not show it"
         else:
@@ -84,7 +84,7 @@ class Leaders:
         if first is None or send.ended_line < first.ended_line:
             by_broker[send.broker_id] = send
 
-    def judge(self, findings: PartitionFindings) -> None:
+    def check(self, findings: PartitionFindings) -> None:
         for epoch, by_broker in sorted(self._epochs.items()):
             if len(by_broker) > 1:
                 findings.add(

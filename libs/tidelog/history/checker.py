@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tidelog.history.operations import (
+from tidelog.history.client_operations import (
     NO_PARTITION,
     HighWatermarkEnded,
     HighWatermarkInvoked,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.history.anomalies import Reference
-from tidelog.history.operations import NO_BROKER, Outcome, Send
+from tidelog.history.client_operations import NO_BROKER, Outcome, Send
 from tidelog.model import NO_EPOCH, NO_OFFSET
 
 
@@ -45,7 +45,7 @@ def _by_whom(send: Send) -> str:
     if send.broker_id != NO_BROKER:
         parts.append(f"broker {send.broker_id}")
     if send.outcome is Outcome.OK and send.offset == NO_OFFSET:
-        parts.append("offset not told")
+        parts.append("offset unknown")
     return f", {', '.join(parts)}" if parts else ""
 
 

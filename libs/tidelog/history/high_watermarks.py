@@ -8,14 +8,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
-from tidelog.history.loss_marks import LossMarks
-from tidelog.history.operations import (
+from tidelog.history.client_operations import (
     HighWatermarkEnded,
     HighWatermarkInvoked,
     HistoryError,
     Outcome,
     PollEnded,
 )
+from tidelog.history.loss_marks import LossMarks
 from tidelog.model import NO_EPOCH, NO_OFFSET
 
 
@@ -63,9 +63,9 @@ class _Epoch:
 
 
 class HighWatermarks:
-    """Collects high watermarks, and reports regressions in `judge`.
+    """Collects high watermarks, and reports regressions in `check`.
 
-    Verdicts wait until `judge`, because a loss mark may be written after what it excuses. Memory
+    Verdicts wait until `check`, because a loss mark may be written after what it excuses. Memory
     grows with clients, leader epochs and regressions.
     """
 
@@ -132,7 +132,7 @@ class HighWatermarks:
         else:
             epoch.add(seen, self._asked.values())
 
-    def judge(self) -> None:
+    def check(self) -> None:
         reported = {lower.line for _, lower in self._regressions}
         for higher, lower in self._regressions:
             self._report(higher, lower)

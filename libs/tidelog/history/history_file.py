@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tidelog.history.client_operations import HistoryError, Operation
 from tidelog.history.history_format import (
     check_header,
     decode_operation,
     encode_operation,
     header_line,
 )
-from tidelog.history.operations import HistoryError, Operation
 
 # Fits a poll of some hundred thousand records.
 MAX_LINE_BYTES = 16 << 20
@@ -103,9 +103,9 @@ def read_history(
             number += 1
             try:
                 if number == 1:
-                    check_header(whole(line))
+                    check_header(checked_line(line))
                 else:
-                    yield number, decode_operation(whole(line))
+                    yield number, decode_operation(checked_line(line))
             except HistoryError as error:
                 raise HistoryError(f"{path}, line {number}: {error}") from error
             read_bytes += len(line)
@@ -116,7 +116,7 @@ def read_history(
             raise HistoryError(f"{path} is empty; a history has at least its first line")
 
 
-def whole(line: bytes) -> bytes:
+def checked_line(line: bytes) -> bytes:
     """Returns the line unchanged. Raises `HistoryError` if it has no newline at its end."""
     if not line.endswith(b"\n"):
         raise HistoryError(f"the line has no end: torn, or longer than {MAX_LINE_BYTES >> 20} MiB")

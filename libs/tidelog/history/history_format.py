@@ -47,7 +47,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tidelog.history.operations import (
+from tidelog.history.client_operations import (
     NO_BROKER,
     NO_PARTITION,
     OPEN_END,
@@ -344,7 +344,7 @@ def _decode_hw(fields: _Fields) -> HighWatermarkInvoked | HighWatermarkEnded:
 def _reason(fields: _Fields) -> str:
     reason = _text(fields, "why")
     if not reason:
-        raise HistoryError("a mark says why in its reason (why)")
+        raise HistoryError("a mark names its reason (why)")
     return reason
 
 

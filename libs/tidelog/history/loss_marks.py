@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.history.operations import OPEN_END, LossMark
+from tidelog.history.client_operations import OPEN_END, LossMark
 from tidelog.model import NO_OFFSET
 
 

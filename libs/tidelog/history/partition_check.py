@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from tidelog.history.acknowledged import Leaders, SendOrder, find_unread
 from tidelog.history.anomalies import PartitionFindings
-from tidelog.history.loss_marks import LossMarks
-from tidelog.history.operations import (
+from tidelog.history.client_operations import (
     HighWatermarkEnded,
     HighWatermarkInvoked,
     LossMark,
@@ -16,10 +15,11 @@ from tidelog.history.operations import (
     ReplicaDigest,
     Send,
 )
-from tidelog.history.passed_over import PassedOver
+from tidelog.history.loss_marks import LossMarks
 from tidelog.history.reader_check import ReaderCheck
 from tidelog.history.record_order import RecordOrder
 from tidelog.history.report import Report
+from tidelog.history.skipped_offsets import Jumps
 from tidelog.model import TopicPartition
 
 
@@ -66,11 +66,11 @@ class PartitionCheck:
     def finish(self) -> Report:
         sends = self._sends.values()
         polls, polled = self._readers.polls, self._order.first
-        self._order.judge_offsets(self._sends)
-        self._order.judge_values(self._sends)
-        passed = PassedOver(polls.jumps)
+        self._order.check_offsets(self._sends)
+        self._order.check_values(self._sends)
+        passed = Jumps(polls.jumps)
         if passed:
-            passed.judge(self._order.known_in(passed.holds, sends), self._marks, self._found)
+            passed.check(self._order.known_in(passed.holds, sends), self._marks, self._found)
         find_unread(
             (send for send in sends if send.value not in polled),
             polls.read_past(self._marks),
@@ -78,19 +78,19 @@ class PartitionCheck:
             self._marks,
             self._found,
         )
-        self._judge_acknowledgements()
+        self._check_acknowledgements()
         self._readers.finish()
         report = Report(findings=self._found.findings, partitions=1)
         report.polls, report.polled_records = self._readers.poll_count, self._readers.record_count
         self._note_sends(report)
         return report
 
-    def _judge_acknowledgements(self) -> None:
+    def _check_acknowledgements(self) -> None:
         order, leaders = SendOrder(self._marks, self._found), Leaders()
         for send in sorted(self._sends.values(), key=lambda send: send.invoked_line):
             order.add(send)
             leaders.add(send)
-        leaders.judge(self._found)
+        leaders.check(self._found)
 
     def _note_sends(self, report: Report) -> None:
         """Adds the counts and timings of sends to the report."""

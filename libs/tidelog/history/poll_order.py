@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
+from tidelog.history.client_operations import Outcome, PollEnded
 from tidelog.history.evidence import PollSource
 from tidelog.history.loss_marks import LossMarks
-from tidelog.history.operations import Outcome, PollEnded
-from tidelog.history.passed_over import Jump
-from tidelog.history.read_past import ReadPast, ReadSpan
+from tidelog.history.read_spans import ReadSpan, ReadSpans
+from tidelog.history.skipped_offsets import Jump
 
 
 class _Stretch:
@@ -70,9 +70,9 @@ class PollOrder:
         jumps, self.jumps = self.jumps, []
         return jumps
 
-    def read_past(self, marks: LossMarks) -> ReadPast:
+    def read_past(self, marks: LossMarks) -> ReadSpans:
         current = (stretch.span for stretch in self._current.values())
-        return ReadPast([*self._done, *current], marks)
+        return ReadSpans([*self._done, *current], marks)
 
     def _jumped(
         self, stretch: _Stretch, offset: int, leader_epoch: int, source: PollSource

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
+from tidelog.history.client_operations import UNREADABLE_VALUE, Outcome, PollEnded, Send
 from tidelog.history.evidence import PollSource, Sighting, send_reference, sighting_reference
 from tidelog.history.loss_marks import LossMarks
-from tidelog.history.operations import UNREADABLE_VALUE, Outcome, PollEnded, Send
-from tidelog.history.passed_over import KnownRecord
+from tidelog.history.skipped_offsets import KnownRecord
 from tidelog.model import NO_OFFSET
 
 # A value at an offset: leader epoch, offset, and the operation that shows it.
@@ -53,15 +53,15 @@ class RecordOrder:
         if all(place.offset != sighting.offset for place in places):
             places.append(sighting)
 
-    def judge_offsets(self, sends: dict[int, Send]) -> None:
+    def check_offsets(self, sends: dict[int, Send]) -> None:
         """`sends`, by value: all sends of this partition at these offsets."""
         for value, send in sends.items():
             if _is_placed(send) and self._value_at.setdefault(send.offset, value) != value:
                 self._other_values.setdefault(send.offset, set()).add(value)
         for offset, more in sorted(self._other_values.items()):
-            self._judge_offset(offset, (self._value_at[offset], *sorted(more)), sends)
+            self._check_offset(offset, (self._value_at[offset], *sorted(more)), sends)
 
-    def judge_values(self, sends: dict[int, Send]) -> None:
+    def check_values(self, sends: dict[int, Send]) -> None:
         """`sends`, by value: all sends of this partition with these values."""
         acknowledged_elsewhere = {
             value
@@ -71,7 +71,7 @@ class RecordOrder:
             and seen.offset != send.offset
         }
         for value in sorted(self._other_places.keys() | acknowledged_elsewhere):
-            self._judge_value(value, sends)
+            self._check_value(value, sends)
         self._find_aborted_and_phantom(sends)
 
     def known_in(
@@ -103,7 +103,7 @@ class RecordOrder:
             places.append((send.leader_epoch, send.offset, send_reference(send)))
         return places
 
-    def _judge_offset(self, offset: int, values: Sequence[int], sends: dict[int, Send]) -> None:
+    def _check_offset(self, offset: int, values: Sequence[int], sends: dict[int, Send]) -> None:
         shown = {
             value: [place for place in self._places(value, sends) if place[1] == offset]
             for value in values
@@ -115,7 +115,7 @@ class RecordOrder:
             self._excuse(list(shown.values())),
         )
 
-    def _judge_value(self, value: int, sends: dict[int, Send]) -> None:
+    def _check_value(self, value: int, sends: dict[int, Send]) -> None:
         by_offset: dict[int, list[_Place]] = {}
         for place in self._places(value, sends):
             by_offset.setdefault(place[1], []).append(place)

@@ -10,8 +10,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tidelog.history.anomalies import Findings
+from tidelog.history.client_operations import Nemesis, Outcome, Send
 from tidelog.history.evidence import Sighting
-from tidelog.history.operations import Nemesis, Outcome, Send
 from tidelog.history.write_gaps import Gap, longest_gap, longest_gap_around
 from tidelog.model import NO_OFFSET, TopicPartition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.history.operations import (
+from tidelog.history.client_operations import (
     NO_BROKER,
     NO_PARTITION,
     HistoryError,

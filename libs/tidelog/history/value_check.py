@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog.history.anomalies import PartitionFindings
+from tidelog.history.client_operations import NO_PARTITION, Outcome, Send, SendEnded, SendInvoked
 from tidelog.history.evidence import PollSource
 from tidelog.history.loss_marks import LossMarks
-from tidelog.history.operations import NO_PARTITION, Outcome, Send, SendEnded, SendInvoked
 from tidelog.history.record_order import RecordOrder
 from tidelog.history.report import Report
 from tidelog.history.send_pairing import SendPairing
 from tidelog.model import TopicPartition
 
 
-class JudgedSend(NamedTuple):
+class CheckedSend(NamedTuple):
     send: Send
     is_polled: bool
 
@@ -55,14 +55,14 @@ class ValueCheck:
         """`record`: offset, value and leader epoch."""
         self._partition(name).order.add_records((record,), source)
 
-    def finish(self) -> tuple[list[JudgedSend], Report]:
+    def finish(self) -> tuple[list[CheckedSend], Report]:
         """The report covers only the checks by value; it counts no partitions."""
         report = Report()
         sends = [self._placed(send) for send in [*self._sends, *self._pairing.never_ended()]]
         judged = [self._note(send, report) for send in sends]
         for name in sorted(self._partitions):
             partition = self._partitions[name]
-            partition.order.judge_values(partition.sends)
+            partition.order.check_values(partition.sends)
             report.findings.merge(partition.found.findings)
         return judged, report
 
@@ -82,17 +82,17 @@ class ValueCheck:
                 return send._replace(partition=name.partition)
         return send
 
-    def _note(self, send: Send, report: Report) -> JudgedSend:
+    def _note(self, send: Send, report: Report) -> CheckedSend:
         report.note_send(send)
         if send.partition == NO_PARTITION:
             report.unplaced_sends += 1
-            return JudgedSend(send, is_polled=False)
+            return CheckedSend(send, is_polled=False)
         name = TopicPartition(send.topic, send.partition)
         partition = self._partitions.get(name)
         if partition is None:
-            return JudgedSend(send, is_polled=False)
+            return CheckedSend(send, is_polled=False)
         partition.sends[send.value] = send
         first = partition.order.first.get(send.value)
         if first is not None and send.outcome is Outcome.OK:
             report.note_sighting(send, first)
-        return JudgedSend(send, is_polled=first is not None)
+        return CheckedSend(send, is_polled=first is not None)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
-from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
-from tidelog.inspection.controllers import WaitingController
-from tidelog.inspection.gateways import AnnouncedGateway
-from tidelog.inspection.pressures import BrokerPressure, ControllerPressure
+from tidelog.inspection.controller_reports import BrokerConnection, LeaseEnds, WaitingController
+from tidelog.inspection.gateway_reports import AnnouncedGateway
+from tidelog.inspection.resource_pressures import BrokerPressure, ControllerPressure
 
 NOT_KNOWN = -1
 # The failure of a replica that rejects its leader's data because they do not follow its log.

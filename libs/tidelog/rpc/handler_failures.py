@@ -65,17 +65,17 @@ class HandlerFailures(HandlerWrapper):
         if isinstance(error, TidelogError):
             return error
         name = method.rpartition("/")[2]
-        said = f"{type(error).__name__}: {error}".rstrip(": ")
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
         if is_memory_shortage(error):
-            said = f"{type(error).__name__}: the process may not use more memory; send smaller "
-            said += "requests, or raise its limit (ulimit -v, or that of its container)"
+            reason = f"{type(error).__name__}: the process may not use more memory; send smaller "
+            reason += "requests, or raise its limit (ulimit -v, or that of its container)"
         now = time.monotonic()
         if now - self._logged_at.get(method, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged_at[method] = now
             # The traceback of a memory shortage does not say why memory ran out.
             traceback = None if is_memory_shortage(error) else error
-            _log.error("request failed: %s: %s", name, said, exc_info=traceback)
+            _log.error("request failed: %s: %s", name, reason, exc_info=traceback)
         return TidelogError(
             ErrorCode.INTERNAL,
-            f"{name} failed in the service, and whether it had an effect is not known: {said}",
+            f"{name} failed in the service, and whether it had an effect is not known: {reason}",
         )

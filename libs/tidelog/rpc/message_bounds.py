@@ -109,7 +109,7 @@ def _unreadable(name: str, size_bytes: int, why: DecodeError | MemoryError) -> R
         TidelogError(
             ErrorCode.INVALID_REQUEST,
             f"a {name} request of {size_bytes} bytes is no message of that type ({why}), "
-            "and nothing was done; send what the client's version of the protocol says",
+            "and nothing was done; send a request of the client's protocol version",
         )
     )
 

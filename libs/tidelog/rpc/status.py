@@ -23,7 +23,7 @@ _NOT_HTTP_2 = "Failed parsing HTTP/2"
 _DETAILS_KEY = "grpc-status-details-bin"
 
 # The server understood the request, and a retry has the same result.
-_REFUSED = frozenset(
+_REJECTED = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.FAILED_PRECONDITION,
@@ -61,9 +61,9 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
     DEADLINE_EXCEEDED, CANCELLED and ABORTED; TOO_MANY_REQUESTS for a server with too many calls;
     UnknownMethodError for UNIMPLEMENTED; INVALID_REQUEST for a rejected request; INTERNAL for a
     fault of the server."""
-    refusal = _refusal(error)
-    if refusal is not None:
-        return refusal
+    rejection = _rejection(error)
+    if rejection is not None:
+        return rejection
     status = error.code()
     said = f"{status.name}: {error.details() or 'no details'}"
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _SERVER_IS_FULL in said:
@@ -76,8 +76,8 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
             f"{address} does not know the request ({said}): it is another kind of service, or an "
             "older release; name a broker's address, as tidelog cluster describe lists them",
         )
-    if status in _REFUSED:
-        return TidelogError(ErrorCode.INVALID_REQUEST, f"{address} refused the request: {said}")
+    if status in _REJECTED:
+        return TidelogError(ErrorCode.INVALID_REQUEST, f"{address} rejected the request: {said}")
     if status in (
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -93,7 +93,7 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
     return TidelogError(ErrorCode.INTERNAL, f"{address} failed: {said}")
 
 
-def _refusal(error: grpc.aio.AioRpcError) -> TidelogError | None:
+def _rejection(error: grpc.aio.AioRpcError) -> TidelogError | None:
     """Returns the error that `tidelog.rpc.abort` sent; None: the status has another origin."""
     for key, value in error.trailing_metadata():
         if key == _DETAILS_KEY:

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 
 from tidelog.model import NO_OFFSET
 from tidelog.spark import boundaries
+from tidelog.spark.boundary_epochs import with_boundary_epochs
 from tidelog.spark.cluster_lookups import ClusterLookups, new_lookups
-from tidelog.spark.edge_epochs import with_edge_epochs
 from tidelog.spark.filters import Narrowed
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import OffsetRange, split
@@ -43,7 +43,7 @@ class BatchReader(DataSourceReader):
 
     async def _parts(self, lookups: ClusterLookups) -> list[OffsetRange]:
         ranges = await planned(self._options, self._narrowed, lookups)
-        return await with_edge_epochs(split(ranges, *self._options.split), lookups)
+        return await with_boundary_epochs(split(ranges, *self._options.split), lookups)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._options, self._schema)
@@ -65,8 +65,8 @@ async def planned(
 ) -> list[OffsetRange]:
     now = await lookups.now(options.topics, {})
     named = boundaries.partitions_of(now)
-    start_times = await lookups.at_times(boundaries.times_wanted(options.starting, named))
-    end_times = await lookups.at_times(boundaries.times_wanted(options.ending, named))
+    start_times = await lookups.at_times(boundaries.requested_times(options.starting, named))
+    end_times = await lookups.at_times(boundaries.requested_times(options.ending, named))
     first = boundaries.starts(options, now, start_times)
     end = boundaries.ends(options, now, end_times)
     boundaries.check_order(options, first, end)

@@ -16,22 +16,22 @@ AtTimes = Mapping[TopicPartition, int]
 def partitions_of(now: ClusterNow) -> list[TopicPartition]:
     return [
         TopicPartition(topic, partition)
-        for topic, told in sorted(now.items())
-        for partition in sorted(told.partitions)
+        for topic, state in sorted(now.items())
+        for partition in sorted(state.partitions)
     ]
 
 
-def times_wanted(
+def requested_times(
     boundary: Boundary, partitions: Iterable[TopicPartition]
 ) -> dict[int, list[TopicPartition]]:
     """Returns the partitions by the time (milliseconds since 1970, UTC) to look up in them. Raises
     `OptionError` for a partition that the boundary does not name."""
-    wanted: dict[int, list[TopicPartition]] = {}
+    by_time: dict[int, list[TopicPartition]] = {}
     for partition in partitions:
         point = boundary.of(partition)
         if point.kind is PointKind.TIME:
-            wanted.setdefault(point.number, []).append(partition)
-    return wanted
+            by_time.setdefault(point.number, []).append(partition)
+    return by_time
 
 
 def starts(options: ReadOptions, now: ClusterNow, at_times: AtTimes) -> dict[TopicPartition, int]:

@@ -22,9 +22,9 @@ from tidelog.spark.stream_offsets import ReadTo, StreamOffsets
 # A topic that brokers report as unknown for this long is gone; until then they may be behind. Each
 # request begins with another broker, so that the answer of a broker without etcd is not enough.
 GONE_AFTER_MS = 5_000
-LOOK_PAUSE_MS = 200
+POLL_PAUSE_MS = 200
 # How long requests are repeated until their answers are consistent.
-LOOK_TIMEOUT_MS = 30_000
+POLL_TIMEOUT_MS = 30_000
 OFFSETS_TIMEOUT_MS = 60_000
 
 
@@ -61,7 +61,7 @@ class ClusterLookups:
         nor is in `read` is missing, too; with `must_exist` it is an error instead:
         UNKNOWN_TOPIC_OR_PARTITION for a topic, `OptionError` for a partition.
         """
-        give_up_ms = self._clock.monotonic_ms() + LOOK_TIMEOUT_MS
+        give_up_ms = self._clock.monotonic_ms() + POLL_TIMEOUT_MS
         while True:
             topics = await self._topics(choice, read, must_exist)
             now = await self._with_offsets(choice, topics)
@@ -70,10 +70,10 @@ class ClusterLookups:
             if self._clock.monotonic_ms() >= give_up_ms:
                 raise TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"what brokers told of {', '.join(sorted(topics))} did not fit together for "
-                    f"{LOOK_TIMEOUT_MS} ms: some are behind; check that they reach etcd",
+                    f"what brokers reported of {', '.join(sorted(topics))} did not fit together "
+                    f"for {POLL_TIMEOUT_MS} ms: some are behind; check that they reach etcd",
                 )
-            await asyncio.sleep(LOOK_PAUSE_MS / 1000)
+            await asyncio.sleep(POLL_PAUSE_MS / 1000)
 
     async def _topics(
         self, choice: TopicChoice, read: StreamOffsets, must_exist: bool
@@ -90,7 +90,7 @@ class ClusterLookups:
                 raise wrong
             if gone:
                 break
-            await asyncio.sleep(LOOK_PAUSE_MS / 1000)
+            await asyncio.sleep(POLL_PAUSE_MS / 1000)
         for name in choice.named if must_exist else ():
             if name not in found and name not in read:
                 # Requests it from several brokers, and raises their error.
@@ -99,11 +99,11 @@ class ClusterLookups:
 
     async def _found(self, choice: TopicChoice) -> dict[str, TopicDescription]:
         if choice.pattern is None:
-            told = await self._admin.find_topics(choice.named)
+            reported = await self._admin.find_topics(choice.named)
         else:
-            told = [t for t in await self._admin.list_topics() if choice.matches(t.name)]
+            reported = [t for t in await self._admin.list_topics() if choice.matches(t.name)]
         # A topic without partitions is still being created.
-        return {topic.name: topic for topic in told if topic.partition_count}
+        return {topic.name: topic for topic in reported if topic.partition_count}
 
     async def _with_offsets(
         self, choice: TopicChoice, topics: Mapping[str, TopicDescription]
@@ -115,8 +115,8 @@ class ClusterLookups:
             for number in choice.partitions(name, topic.partition_count)
         ]
         try:
-            first = await self._consumer.told_offsets(OffsetPosition.EARLIEST, partitions)
-            last = await self._consumer.told_offsets(OffsetPosition.LATEST, partitions)
+            first = await self._consumer.offsets_with_epochs(OffsetPosition.EARLIEST, partitions)
+            last = await self._consumer.offsets_with_epochs(OffsetPosition.LATEST, partitions)
         except TidelogError as error:
             if error.code in FINAL_ANSWERS:
                 return None
@@ -145,13 +145,13 @@ class ClusterLookups:
             for name, topic in topics.items()
         }
 
-    async def at_times(self, wanted: Mapping[int, Iterable[TopicPartition]]) -> AtTimes:
+    async def at_times(self, requested: Mapping[int, Iterable[TopicPartition]]) -> AtTimes:
         found: dict[TopicPartition, int] = {}
-        for time_ms, partitions in wanted.items():
-            told = await self._consumer.told_offsets(
+        for time_ms, partitions in requested.items():
+            reported = await self._consumer.offsets_with_epochs(
                 OffsetPosition.TIMESTAMP, partitions, timestamp_ms=time_ms
             )
-            found |= {partition: at.offset for partition, at in told.items()}
+            found |= {partition: at.offset for partition, at in reported.items()}
         return found
 
     async def epochs_before(
@@ -159,19 +159,19 @@ class ClusterLookups:
     ) -> dict[TopicPartition, int]:
         """Returns the leader epoch of the record before each offset. NO_EPOCH if that record no
         longer exists or cannot be read."""
-        wanted = {partition: offset - 1 for partition, offset in offsets.items() if offset}
-        told = await self._consumer.record_epochs(wanted)
-        return {p: told[p].record_epoch if p in told else NO_EPOCH for p in offsets}
+        requested = {partition: offset - 1 for partition, offset in offsets.items() if offset}
+        reported = await self._consumer.record_epochs(requested)
+        return {p: reported[p].record_epoch if p in reported else NO_EPOCH for p in offsets}
 
     async def truncations(
         self, read: Mapping[TopicPartition, ReadTo]
     ) -> dict[TopicPartition, Truncation]:
         """Returns where logs have other records than those that were read. Only a leader of a later
         epoch than that of the last record is evidence."""
-        told = await self._consumer.record_epochs({p: at.offset - 1 for p, at in read.items()})
+        reported = await self._consumer.record_epochs({p: at.offset - 1 for p, at in read.items()})
         found: dict[TopicPartition, Truncation] = {}
         for partition, at in read.items():
-            record = told[partition]
+            record = reported[partition]
             expired = at.offset - 1 < record.log_start_offset
             newer = record.leader_epoch > at.leader_epoch
             # A record that was damaged after it was read is no evidence of truncation.
@@ -225,7 +225,7 @@ def require_topic(bootstrap: str, topic: str) -> None:
     """Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION if brokers report that it does not
     exist."""
     with BackgroundClient(lambda: Admin(bootstrap)) as admin:
-        admin.ask(lambda asked: asked.describe_topic(topic))
+        admin.ask(lambda client: client.describe_topic(topic))
 
 
 def new_lookups(bootstrap: str) -> BackgroundClient[ClusterLookups]:

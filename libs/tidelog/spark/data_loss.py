@@ -62,12 +62,13 @@ class DataLossError(OffsetOutOfRangeError):
         self.losses = tuple(losses)
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            "; ".join(self.losses) + ". To go on with what is there set failOnDataLoss to false; "
+            "; ".join(self.losses)
+            + ". To continue with what is there set failOnDataLoss to false; "
             "to read all of it again begin with a new checkpointLocation",
         )
 
 
-class GoingOn(NamedTuple):
+class Continuation(NamedTuple):
     """Where a stream continues. `losses`: one sentence for each loss."""
 
     offsets: StreamOffsets
@@ -79,9 +80,10 @@ def behind(read: StreamOffsets, now: ClusterNow) -> list[str]:
     predecessor of the topic, or fewer partitions."""
     return [
         topic
-        for topic, told in now.items()
+        for topic, current in now.items()
         if topic in read
-        and (told.create_revision, told.as_of) < (read[topic].create_revision, read[topic].as_of)
+        and (current.create_revision, current.as_of)
+        < (read[topic].create_revision, read[topic].as_of)
     ]
 
 
@@ -96,28 +98,28 @@ def to_verify(read: StreamOffsets, now: ClusterNow) -> dict[TopicPartition, Read
         for topic, of_topic in read.items()
         if topic in now and now[topic].topic_id == of_topic.topic_id
         for partition, at in of_topic.partitions.items()
-        if (told := now[topic].partitions.get(partition)) is not None
-        and not _is_newer(told, of_topic)
+        if (current := now[topic].partitions.get(partition)) is not None
+        and not _is_newer(current, of_topic)
         and at.leader_epoch != NO_EPOCH
-        and told.leader_epoch > at.leader_epoch
-        and told.start < at.offset
+        and current.leader_epoch > at.leader_epoch
+        and current.start < at.offset
     }
 
 
-def going_on(
+def continuation(
     read: StreamOffsets, now: ClusterNow, truncated: Mapping[TopicPartition, Truncation]
-) -> GoingOn:
+) -> Continuation:
     """Returns where the stream continues. `truncated`: the truncations found among `to_verify`. New
     topics and partitions begin at their start."""
     offsets: dict[str, TopicOffsets] = {}
     losses: list[str] = []
-    for topic, told in sorted(now.items()):
+    for topic, current in sorted(now.items()):
         known = read.get(topic)
-        if known is not None and known.topic_id != told.topic_id:
-            losses.append(_recreated(topic, known, told))
+        if known is not None and known.topic_id != current.topic_id:
+            losses.append(_recreated(topic, known, current))
             known = None
         partitions = {}
-        for partition, state in sorted(told.partitions.items()):
+        for partition, state in sorted(current.partitions.items()):
             name = TopicPartition(topic, partition)
             at = None if known is None else known.partitions.get(partition)
             is_newer = known is not None and _is_newer(state, known)
@@ -136,22 +138,24 @@ def going_on(
                 losses.append(_expired(name, at.offset, state.start))
                 at = ReadTo(state.start)
             partitions[partition] = at
-        losses += _removed(topic, known, told)
-        offsets[topic] = TopicOffsets(told.topic_id, told.create_revision, partitions, told.as_of)
+        losses += _removed(topic, known, current)
+        offsets[topic] = TopicOffsets(
+            current.topic_id, current.create_revision, partitions, current.as_of
+        )
     losses += [_deleted(topic, read[topic]) for topic in sorted(set(read) - set(now))]
-    return GoingOn(offsets, tuple(losses))
+    return Continuation(offsets, tuple(losses))
 
 
-def _is_newer(told: PartitionNow, known: TopicOffsets) -> bool:
+def _is_newer(current: PartitionNow, known: TopicOffsets) -> bool:
     """Whether the partition was created after `known` was looked up."""
-    return told.create_revision > known.as_of
+    return current.create_revision > known.as_of
 
 
-def _recreated(topic: str, known: TopicOffsets, told: TopicNow) -> str:
+def _recreated(topic: str, known: TopicOffsets, current: TopicNow) -> str:
     return (
         f"topic {topic!r} was deleted and created again (its id was {known.topic_id}, and is "
-        f"{told.topic_id}): of the former one nothing from {_places(known)} on can be read any "
-        "more, and the new one is read from its start"
+        f"{current.topic_id}): of the previous one nothing from {_places(known)} on can be read "
+        "any more, and the new one is read from its start"
     )
 
 
@@ -162,8 +166,8 @@ def _deleted(topic: str, known: TopicOffsets) -> str:
     )
 
 
-def _removed(topic: str, known: TopicOffsets | None, told: TopicNow) -> list[str]:
-    gone = sorted(set(known.partitions) - set(told.partitions)) if known is not None else []
+def _removed(topic: str, known: TopicOffsets | None, current: TopicNow) -> list[str]:
+    gone = sorted(set(known.partitions) - set(current.partitions)) if known is not None else []
     return [
         f"{TopicPartition(topic, partition)} was removed: nothing from offset "
         f"{known.partitions[partition].offset} on can be read any more"
@@ -174,8 +178,8 @@ def _removed(topic: str, known: TopicOffsets | None, told: TopicNow) -> list[str
 
 def _added_again(name: TopicPartition, at: ReadTo) -> str:
     return (
-        f"{name} was removed and added again: of the former one nothing from offset {at.offset} on "
-        "can be read any more, and the new one is read from its start"
+        f"{name} was removed and added again: of the previous one nothing from offset {at.offset} "
+        "on can be read any more, and the new one is read from its start"
     )
 
 

@@ -58,7 +58,7 @@ class OptionTexts:
         if text is None:
             return default
         if text.strip().lower() not in _TRUTH:
-            raise refused(name, text, "true or false")
+            raise rejected(name, text, "true or false")
         return _TRUTH[text.strip().lower()]
 
     def count(self, name: str, smallest: int = 1) -> int | None:
@@ -66,7 +66,7 @@ class OptionTexts:
         if text is None:
             return None
         if not re.fullmatch(r"\d{1,18}", text.strip()) or int(text) < smallest:
-            raise refused(name, text, f"a whole number, at least {smallest}")
+            raise rejected(name, text, f"a whole number, at least {smallest}")
         return int(text)
 
     def time_ms(self, name: str) -> int | None:
@@ -75,7 +75,7 @@ class OptionTexts:
         if text is None:
             return None
         if not re.fullmatch(r"\d{1,18}", text.strip()):
-            raise refused(name, text, "a time in milliseconds since 1970 (UTC), as 1700000000000")
+            raise rejected(name, text, "a time in milliseconds since 1970 (UTC), as 1700000000000")
         return int(text)
 
     def names(self, name: str) -> tuple[str, ...] | None:
@@ -85,10 +85,10 @@ class OptionTexts:
             return None
         found = [part.strip() for part in text.split(",") if part.strip()]
         if not found:
-            raise refused(name, text, "names, separated by commas")
+            raise rejected(name, text, "names, separated by commas")
         twice = sorted({part for part in found if found.count(part) > 1})
         if twice:
-            raise refused(name, text, f"each name once; {', '.join(twice)} is there twice")
+            raise rejected(name, text, f"each name once; {', '.join(twice)} is there twice")
         return tuple(found)
 
     def pattern(self, name: str) -> str | None:
@@ -98,7 +98,7 @@ class OptionTexts:
         try:
             re.compile(text)
         except re.error as error:
-            raise refused(name, text, f"a regular expression of Python's re ({error})") from error
+            raise rejected(name, text, f"a regular expression of Python's re ({error})") from error
         return text
 
     def numbers_by_partition(
@@ -111,13 +111,13 @@ class OptionTexts:
         found: dict[tuple[str, int], int] = {}
         for topic, of_topic in _json_object(name, text, right).items():
             if not isinstance(of_topic, dict) or not of_topic:
-                raise refused(name, text, right)
+                raise rejected(name, text, right)
             for partition, number in of_topic.items():
                 if type(number) is not int or number < smallest:
-                    raise refused(name, text, right)
+                    raise rejected(name, text, right)
                 found[topic, partition_number(name, text, partition, right)] = number
         if not found:
-            raise refused(name, text, right)
+            raise rejected(name, text, right)
         return found
 
     def partitions_by_topic(self, name: str) -> dict[str, tuple[int, ...]] | None:
@@ -129,22 +129,22 @@ class OptionTexts:
         found: dict[str, tuple[int, ...]] = {}
         for topic, partitions in _json_object(name, text, right).items():
             if not isinstance(partitions, list) or not partitions:
-                raise refused(name, text, right)
+                raise rejected(name, text, right)
             if any(type(p) is not int or not 0 <= p <= MAX_INT32 for p in partitions):
-                raise refused(name, text, right)
+                raise rejected(name, text, right)
             found[topic] = tuple(sorted(set(partitions)))
         if not found:
-            raise refused(name, text, right)
+            raise rejected(name, text, right)
         return found
 
 
 def partition_number(name: str, text: str, partition: str, right: str) -> int:
     if not re.fullmatch(r"\d{1,10}", partition) or int(partition) > MAX_INT32:
-        raise refused(name, text, right)
+        raise rejected(name, text, right)
     return int(partition)
 
 
-def refused(name: str, text: str, right: str) -> OptionError:
+def rejected(name: str, text: str, right: str) -> OptionError:
     return OptionError(f"option {name} is {text!r}; it must be {right}")
 
 
@@ -152,9 +152,9 @@ def _json_object(name: str, text: str, right: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError:
-        raise refused(name, text, right) from None
+        raise rejected(name, text, right) from None
     if not isinstance(value, dict):
-        raise refused(name, text, right)
+        raise rejected(name, text, right)
     return value
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from tidelog.model import Codec, TopicPartition
 from tidelog.spark.columns import COLUMNS, Column, chosen_columns
-from tidelog.spark.option_values import OptionError, OptionTexts, refused
+from tidelog.spark.option_values import OptionError, OptionTexts, rejected
 from tidelog.spark.stream_offsets import Split, StreamOffsets
 
 BOOTSTRAP = "bootstrap.servers"
@@ -40,7 +40,7 @@ READ_OPTIONS = (
 )
 WRITE_OPTIONS = (BOOTSTRAP, "topic", "compression")
 # Options that Spark passes together with the user's.
-SPARKS_OWN = ("checkpointLocation", "queryName", "outputMode")
+SPARK_OPTIONS = ("checkpointLocation", "queryName", "outputMode")
 _BY_PARTITION = (
     'JSON as {"sea": {"0": 23, "1": -2}}: topics, their partitions, and the offset of each '
     "(-2: the earliest, -1: the latest)"
@@ -189,7 +189,7 @@ class ReadOptions:
         """Raises `OptionError`, as the other constructors do."""
         options = cls.of_either(given, EARLIEST)
         if options.starting.everywhere is LATEST and options.starting.by_partition is None:
-            raise refused(
+            raise rejected(
                 options.starting.option,
                 "latest",
                 "earliest, offsets or a time: a batch ends at what is the latest when it begins",
@@ -245,7 +245,7 @@ class WriteOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
         """Raises `OptionError`."""
-        texts = OptionTexts(given, WRITE_OPTIONS, SPARKS_OWN)
+        texts = OptionTexts(given, WRITE_OPTIONS, SPARK_OPTIONS)
         return cls(
             texts.required(BOOTSTRAP, "127.0.0.1:7500"),
             texts.text("topic"),
@@ -281,7 +281,7 @@ def _boundary(texts: OptionTexts, names: tuple[str, str, str], default: Boundary
     if text.strip().lower() in _NAMED:
         point = _NAMED[text.strip().lower()]
         if point is EARLIEST and offsets == "endingOffsets":
-            raise refused(offsets, text, f"latest, or {_BY_PARTITION}")
+            raise rejected(offsets, text, f"latest, or {_BY_PARTITION}")
         return Boundary(offsets, point)
     right = f"earliest, latest, or {_BY_PARTITION}"
     numbers = texts.numbers_by_partition(offsets, -2, right)
@@ -303,16 +303,16 @@ def _columns(texts: OptionTexts) -> tuple[Column, ...]:
     unknown = sorted(set(names) - {column.name for column in COLUMNS})
     if unknown:
         right = f"of {', '.join(column.name for column in COLUMNS)}"
-        raise refused("columns", ",".join(names), f"{right}; {unknown[0]} is none of them")
+        raise rejected("columns", ",".join(names), f"{right}; {unknown[0]} is none of them")
     if headers and "headers" not in names:
-        raise refused("includeHeaders", "true", "left out, or columns must name headers, too")
+        raise rejected("includeHeaders", "true", "left out, or columns must name headers, too")
     return chosen_columns(names)
 
 
 def _skip_damaged(texts: OptionTexts) -> bool:
     text = texts.text("onDamage") or "fail"
     if text.strip().lower() not in ("fail", "skip"):
-        raise refused("onDamage", text, "fail or skip")
+        raise rejected("onDamage", text, "fail or skip")
     return text.strip().lower() == "skip"
 
 
@@ -322,16 +322,16 @@ def _latest_if_none(texts: OptionTexts, starting: Boundary) -> bool:
     if text is None:
         return False
     if text.strip().lower() not in ("error", "latest"):
-        raise refused(name, text, "error or latest")
+        raise rejected(name, text, "error or latest")
     if starting.option not in _STARTING_BY_TIME:
-        raise refused(name, text, f"left out, or beside {' or '.join(_STARTING_BY_TIME)}")
+        raise rejected(name, text, f"left out, or beside {' or '.join(_STARTING_BY_TIME)}")
     return text.strip().lower() == "latest"
 
 
 def _codec(texts: OptionTexts) -> Codec:
     text = (texts.text("compression") or "none").strip().upper()
     if text not in Codec.__members__:
-        raise refused(
+        raise rejected(
             "compression", text.lower(), f"one of {', '.join(c.name.lower() for c in Codec)}"
         )
     return Codec[text]

@@ -67,7 +67,7 @@ def split(
 
     Large ranges are split into more parts than small ones, and no part has more than
     `max_records`. Empty ranges are left out. The same ranges are always split the same way. The
-    boundaries between parts have no leader epoch yet (`edge_epochs`).
+    boundaries between parts have no leader epoch yet (`boundary_epochs`).
     """
     full = [one for one in ranges if one.size > 0]
     counts = _part_counts([one.size for one in full], min_partitions or 0)

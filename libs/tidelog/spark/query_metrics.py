@@ -26,17 +26,17 @@ from pyspark.sql.streaming.listener import (
 
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.model import TopicPartition
-from tidelog.spark.query_figures import (
+from tidelog.spark.query_progress import (
     BATCH_ID,
     FAILURES,
     LAG_RECORDS,
     NEXT_OFFSET,
     PROGRESS_AGE_SECONDS,
     ROWS,
-    Figure,
-    PartitionFigures,
+    MetricSpec,
+    PartitionProgress,
     SourceProgress,
-    figures_of,
+    progress_by_partition,
 )
 
 # Ended queries that are kept: the last ones that failed.
@@ -44,14 +44,17 @@ MAX_FAILED = 100
 
 
 class _Query(NamedTuple):
-    """The progress of a query. `told_ms`: the time of its last event. `batch_id`: None before its
-    first micro-batch has ended."""
+    """The progress of a query.
+
+    - `reported_ms`: the time of its last event.
+    - `batch_id`: None before its first micro-batch has ended.
+    """
 
     name: str
-    told_ms: int
+    reported_ms: int
     batch_id: int | None = None
     rows: int = 0
-    partitions: Mapping[TopicPartition, PartitionFigures] = MappingProxyType({})
+    partitions: Mapping[TopicPartition, PartitionProgress] = MappingProxyType({})
 
 
 class QueryMetrics(StreamingQueryListener, Collector):
@@ -68,8 +71,14 @@ class QueryMetrics(StreamingQueryListener, Collector):
         self.started(str(event.id), event.name)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        told = event.progress
-        self.progressed(str(told.id), told.name, told.batchId, told.numInputRows, told.sources)
+        progress = event.progress
+        self.progressed(
+            str(progress.id),
+            progress.name,
+            progress.batchId,
+            progress.numInputRows,
+            progress.sources,
+        )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         self.idle(str(event.id))
@@ -89,19 +98,19 @@ class QueryMetrics(StreamingQueryListener, Collector):
         rows: int,
         sources: Iterable[SourceProgress],
     ) -> None:
-        figures = figures_of(sources)
+        partitions = progress_by_partition(sources)
         with self._lock:
             before = self._queries.get(query_id)
             total = rows + (before.rows if before else 0)
             self._queries[query_id] = _Query(
-                name or query_id, self._clock.monotonic_ms(), batch_id, total, figures
+                name or query_id, self._clock.monotonic_ms(), batch_id, total, partitions
             )
 
     def idle(self, query_id: str) -> None:
         with self._lock:
             if query_id in self._queries:
-                told_ms = self._clock.monotonic_ms()
-                self._queries[query_id] = self._queries[query_id]._replace(told_ms=told_ms)
+                reported_ms = self._clock.monotonic_ms()
+                self._queries[query_id] = self._queries[query_id]._replace(reported_ms=reported_ms)
 
     def ended(self, query_id: str, *, failed: bool) -> None:
         with self._lock:
@@ -116,25 +125,25 @@ class QueryMetrics(StreamingQueryListener, Collector):
         with self._lock:
             queries, failures = dict(self._queries), dict(self._failures)
         now_ms = self._clock.monotonic_ms()
-        lag, place, batch, age = map(
+        lag, position, batch, age = map(
             _gauge, (LAG_RECORDS, NEXT_OFFSET, BATCH_ID, PROGRESS_AGE_SECONDS)
         )
         rows, failed = map(_counter, (ROWS, FAILURES))
         for query_id, query in queries.items():
             of_query = (query.name, query_id)
-            age.add_metric(of_query, (now_ms - query.told_ms) / 1000)
+            age.add_metric(of_query, (now_ms - query.reported_ms) / 1000)
             if query.batch_id is not None:
                 batch.add_metric(of_query, query.batch_id)
                 rows.add_metric(of_query, query.rows)
-            for (topic, partition), figures in query.partitions.items():
+            for (topic, partition), progress in query.partitions.items():
                 labels = (*of_query, topic, str(partition))
-                lag.add_metric(labels, figures.lag)
-                place.add_metric(labels, figures.next_offset)
+                lag.add_metric(labels, progress.lag)
+                position.add_metric(labels, progress.next_offset)
         # A count of 0 comes first: Prometheus sees no increase where a series begins.
         running = {(query.name, query_id): 0 for query_id, query in queries.items()}
         for of_query, count in (running | failures).items():
             failed.add_metric(of_query, count)
-        yield from (lag, place, batch, age, rows, failed)
+        yield from (lag, position, batch, age, rows, failed)
 
 
 def watch(spark: SparkSession, port: int, address: str = "127.0.0.1") -> QueryMetrics:
@@ -151,9 +160,9 @@ def watch(spark: SparkSession, port: int, address: str = "127.0.0.1") -> QueryMe
     return metrics
 
 
-def _gauge(figure: Figure) -> GaugeMetricFamily:
-    return GaugeMetricFamily(figure.name, figure.tells, labels=figure.labels)
+def _gauge(metric: MetricSpec) -> GaugeMetricFamily:
+    return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
 
 
-def _counter(figure: Figure) -> CounterMetricFamily:
-    return CounterMetricFamily(figure.name, figure.tells, labels=figure.labels)
+def _counter(metric: MetricSpec) -> CounterMetricFamily:
+    return CounterMetricFamily(metric.name, metric.help, labels=metric.labels)

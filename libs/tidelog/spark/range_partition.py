@@ -28,12 +28,12 @@ def range_partitions(ranges: Iterable[OffsetRange]) -> list[InputPartition]:
 def read_partition(
     partition: InputPartition, options: ReadOptions, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
-    wanted: OffsetRange | None = partition.value
-    if wanted is None:
+    offset_range: OffsetRange | None = partition.value
+    if offset_range is None:
         return
     yield from read_range(
         options.bootstrap,
-        wanted,
+        offset_range,
         to_arrow_schema(schema, timezone="UTC"),
         buffer_bytes=options.buffer_bytes,
         fail_on_data_loss=options.fail_on_data_loss,

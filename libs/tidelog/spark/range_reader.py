@@ -53,7 +53,7 @@ class RangeReader:
     def __init__(
         self,
         consumer: SyncConsumer,
-        wanted: OffsetRange,
+        offset_range: OffsetRange,
         schema: pa.Schema,
         *,
         fail_on_data_loss: bool,
@@ -61,18 +61,18 @@ class RangeReader:
         clock: Clock | None = None,
     ) -> None:
         self._consumer = consumer
-        self._wanted = wanted
-        self._end = wanted.end.offset
-        self._arrow = ArrowBatches(schema, wanted.partition)
+        self._range = offset_range
+        self._end = offset_range.end.offset
+        self._arrow = ArrowBatches(schema, offset_range.partition)
         self._fail_on_data_loss = fail_on_data_loss
         self._skip_damaged = skip_damaged
         self._clock = clock or SystemClock()
         # Where the consumer has to be positioned before the next poll.
-        self._goes_on_at: ReadTo | None = wanted.start
+        self._continues_at: ReadTo | None = offset_range.start
         self._denied_since_ms: int | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        position = self._wanted.start.offset
+        position = self._range.start.offset
         since_ms = self._clock.monotonic_ms()
         while position < self._end:
             for fetched in self._poll(position):
@@ -85,8 +85,8 @@ class RangeReader:
             elif now_ms - since_ms >= NO_PROGRESS_MS and position < self._end:
                 raise TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"no leader of {self._wanted.partition} gave a record from offset {position} "
-                    f"on for {NO_PROGRESS_MS} ms; see what `tidelog explain` says of it",
+                    f"no leader of {self._range.partition} gave a record from offset {position} "
+                    f"on for {NO_PROGRESS_MS} ms; run `tidelog explain`",
                 )
         yield from self._taken()
 
@@ -107,37 +107,37 @@ class RangeReader:
             yield batch
 
     def _reached(self) -> int:
-        if self._goes_on_at is not None:
-            return self._goes_on_at.offset
-        return self._consumer.position(self._wanted.partition) or 0
+        if self._continues_at is not None:
+            return self._continues_at.offset
+        return self._consumer.position(self._range.partition) or 0
 
     def _poll(self, position: int) -> list[FetchedBatch]:
         try:
             self._resume()
             fetched = self._consumer.poll_batches(POLL_MS)
         except TidelogError as error:
-            self._go_on(max(position, self._reached()), error)
+            self._continue(max(position, self._reached()), error)
             return []
         if fetched:
             self._denied_since_ms = None
         return fetched
 
     def _resume(self) -> None:
-        if (at := self._goes_on_at) is None:
+        if (at := self._continues_at) is None:
             return
-        wanted = self._wanted
+        offset_range = self._range
         self._consumer.ask(
             lambda consumer: consumer.resume(
-                wanted.partition,
+                offset_range.partition,
                 at.offset,
-                topic_id=wanted.topic_id,
+                topic_id=offset_range.topic_id,
                 read_epoch=at.leader_epoch,
                 end_offset=self._end,
             )
         )
-        self._goes_on_at = None
+        self._continues_at = None
 
-    def _go_on(self, position: int, error: TidelogError) -> None:
+    def _continue(self, position: int, error: TidelogError) -> None:
         """Handles an error of the consumer. Raises it unless it is a loss that may be ignored or an
         answer that may be retried."""
         if isinstance(error, RecordsDamagedError):
@@ -150,10 +150,10 @@ class RangeReader:
                 self._truncated(position, error)
             else:
                 self._out_of_range(position)
-        except TidelogError as refusal:
-            if refusal.code not in FINAL_ANSWERS:
+        except TidelogError as rejection:
+            if rejection.code not in FINAL_ANSWERS:
                 raise
-            self._denied(position, refusal)
+            self._denied(position, rejection)
 
     def _damaged(self, error: RecordsDamagedError) -> None:
         if not self._skip_damaged:
@@ -164,9 +164,9 @@ class RangeReader:
                 next_offset=error.next_offset,
             )
         _log.warning("skipped: %s", error)
-        self._goes_on_at = ReadTo(min(error.next_offset, self._end))
+        self._continues_at = ReadTo(min(error.next_offset, self._end))
 
-    def _denied(self, position: int, refusal: TidelogError) -> None:
+    def _denied(self, position: int, rejection: TidelogError) -> None:
         """Handles an answer that the partition does not exist.
 
         A broker that is behind may not know it yet, or may know the topic's predecessor. Other
@@ -174,37 +174,41 @@ class RangeReader:
         """
         if self._denied_since_ms is None:
             self._denied_since_ms = self._clock.monotonic_ms()
-        why = self._why_gone(refusal, self._look_again())
+        why = self._removal_reason(rejection, self._check_again())
         if why is None:
-            start = self._wanted.start
-            self._goes_on_at = start if position == start.offset else ReadTo(position)
+            start = self._range.start
+            self._continues_at = start if position == start.offset else ReadTo(position)
             return
         self._lost(f"{why} (offsets {position} to {self._end - 1} were still to be read)")
         self._end = position
 
-    def _why_gone(self, refusal: TidelogError, known: KnownTopic | None) -> str | None:
+    def _removal_reason(self, rejection: TidelogError, known: KnownTopic | None) -> str | None:
         """Returns why the partition is gone, or None if it may exist."""
-        wanted, since_ms = self._wanted, self._denied_since_ms
-        if known is not None and known.topic_id != wanted.topic_id:
-            if known.create_revision < wanted.create_revision:
+        offset_range, since_ms = self._range, self._denied_since_ms
+        if known is not None and known.topic_id != offset_range.topic_id:
+            if known.create_revision < offset_range.create_revision:
                 return None
             return (
-                f"topic {wanted.partition.topic!r} was deleted and created again (its id was "
-                f"{wanted.topic_id}, and is {known.topic_id}) before {wanted.partition} was read"
+                f"topic {offset_range.partition.topic!r} was deleted and created again (its id was "
+                f"{offset_range.topic_id}, and is {known.topic_id}) before "
+                f"{offset_range.partition} was read"
             )
         denied_ms = self._clock.monotonic_ms() - (since_ms or 0)
-        if refusal.code is ErrorCode.UNKNOWN_TOPIC_ID or denied_ms < cluster_lookups.GONE_AFTER_MS:
+        if (
+            rejection.code is ErrorCode.UNKNOWN_TOPIC_ID
+            or denied_ms < cluster_lookups.GONE_AFTER_MS
+        ):
             return None
-        return f"{wanted.partition} was deleted, as brokers have said for {denied_ms} ms"
+        return f"{offset_range.partition} was deleted, as brokers have reported for {denied_ms} ms"
 
-    def _look_again(self) -> KnownTopic | None:
+    def _check_again(self) -> KnownTopic | None:
         """Requests the topic from another broker. None if it is unknown there, and no broker has
         described it."""
 
         async def look(consumer: Consumer) -> KnownTopic | None:
-            await asyncio.sleep(cluster_lookups.LOOK_PAUSE_MS / 1000)
+            await asyncio.sleep(cluster_lookups.POLL_PAUSE_MS / 1000)
             try:
-                return await consumer.known_topic(self._wanted.partition.topic, fresh=True)
+                return await consumer.known_topic(self._range.partition.topic, fresh=True)
             except TidelogError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     return None
@@ -221,19 +225,22 @@ class RangeReader:
             f"before it was read in leader epoch {error.read_epoch}, and is not in the log of the "
             f"leader of epoch {error.leader_epoch}"
         )
-        self._end = min(self._end, self._told(OffsetPosition.LATEST))
+        self._end = min(self._end, self._offset_at(OffsetPosition.LATEST))
         if position < self._end:
-            self._goes_on_at = ReadTo(position)
+            self._continues_at = ReadTo(position)
 
     def _out_of_range(self, position: int) -> None:
-        start, end = self._told(OffsetPosition.EARLIEST), self._told(OffsetPosition.LATEST)
-        name, last = self._wanted.partition, self._end - 1
+        start, end = (
+            self._offset_at(OffsetPosition.EARLIEST),
+            self._offset_at(OffsetPosition.LATEST),
+        )
+        name, last = self._range.partition, self._end - 1
         if start > position:
             self._lost(
                 f"offsets {position} to {min(start - 1, last)} of {name} were deleted before they "
                 f"were read (by its retention): its log starts at {start}"
             )
-            self._goes_on_at = ReadTo(min(start, self._end))
+            self._continues_at = ReadTo(min(start, self._end))
         elif end < self._end:
             self._lost(
                 f"offsets {max(end, position)} to {last} of {name} are gone: its log ends at {end} "
@@ -242,24 +249,26 @@ class RangeReader:
             self._end = max(end, position)
         else:
             # The broker that answered was behind; the leader has all of it.
-            self._goes_on_at = ReadTo(position)
+            self._continues_at = ReadTo(position)
 
-    def _told(self, position: OffsetPosition) -> int:
-        partition = self._wanted.partition
-        told = self._consumer.ask(lambda c: c.told_offsets(position, [partition]))[partition]
-        if told.topic_id != self._wanted.topic_id:
+    def _offset_at(self, position: OffsetPosition) -> int:
+        partition = self._range.partition
+        found = self._consumer.ask(lambda c: c.offsets_with_epochs(position, [partition]))[
+            partition
+        ]
+        if found.topic_id != self._range.topic_id:
             raise TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID, f"another topic has the name {partition.topic!r}"
             )
-        return told.offset
+        return found.offset
 
     def _check_end(self, fetched: FetchedBatch) -> None:
         """Checks that the last record has the epoch with which it was planned."""
-        header, planned = fetched.header, self._wanted.end
+        header, planned = fetched.header, self._range.end
         is_last = header.base_offset < planned.offset <= header.next_offset
         if is_last and planned.leader_epoch not in (NO_EPOCH, header.leader_epoch):
             self._lost(
-                f"the log of {self._wanted.partition} was truncated by an unclean election, or the "
+                f"the log of {self._range.partition} was truncated by an unclean election, or the "
                 "partition was removed and added again, before offsets up to "
                 f"{planned.offset - 1} were read: the record there was of leader epoch "
                 f"{planned.leader_epoch}, and is of epoch {header.leader_epoch}"
@@ -273,7 +282,7 @@ class RangeReader:
 
 def read_range(
     bootstrap: str,
-    wanted: OffsetRange,
+    offset_range: OffsetRange,
     schema: pa.Schema,
     *,
     buffer_bytes: int,
@@ -287,7 +296,7 @@ def read_range(
     ) as consumer:
         reader = RangeReader(
             consumer,
-            wanted,
+            offset_range,
             schema,
             fail_on_data_loss=fail_on_data_loss,
             skip_damaged=skip_damaged,

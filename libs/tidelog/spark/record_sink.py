@@ -24,8 +24,8 @@ from tidelog.spark.sink_positions import (
     fewer_partitions,
     has_begun,
     not_repeated,
-    outlived,
     position_of,
+    superseded_task,
 )
 
 # Records without a key go to one partition for this many records, then to the next.
@@ -33,7 +33,7 @@ STICKY_RECORDS = 1_000
 _Answer = TypeVar("_Answer")
 
 
-class Tally(NamedTuple):
+class WriteCounts(NamedTuple):
     """The records of one task. `left_out`: records that an earlier attempt had written."""
 
     written: int
@@ -90,7 +90,7 @@ class RecordSink:
         if self._error is not None:
             raise self._error
 
-    async def finish(self) -> Tally:
+    async def finish(self) -> WriteCounts:
         """Waits until all records are committed."""
         if self._producer is not None:
             await self._producer.flush()
@@ -99,7 +99,7 @@ class RecordSink:
         left = {partition: count for partition, count in self._to_leave_out.items() if count}
         if self._task is not None and left:
             raise not_repeated(self._task, left)
-        return Tally(self._written, self._left_out)
+        return WriteCounts(self._written, self._left_out)
 
     async def close(self) -> None:
         if self._producer is not None:
@@ -174,7 +174,7 @@ class RecordSink:
             return await answer
         except TidelogError as error:
             if error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
-                raise outlived(task, error.message) from error
+                raise superseded_task(task, error.message) from error
             raise
 
     async def _send(
@@ -214,8 +214,8 @@ class RecordSink:
                 new.setdefault(topic, []).append(number)
         for topic, numbers in new.items():
             written = await self._written_before(topic, task, identity)
-            told = await self._told(topic, sorted({*numbers, *written}), identity)
-            for number, at in told.items():
+            positions = await self._positions(topic, sorted({*numbers, *written}), identity)
+            for number, at in positions.items():
                 partition = TopicPartition(topic, number)
                 found = position_of(partition, at, task)
                 (await self._started()).begin_at(topic, number, found.next_sequence)
@@ -233,20 +233,20 @@ class RecordSink:
         if topic in self._found:
             return ()
         self._found.add(topic)
-        told = await self._admin.describe_producers(
+        positions = await self._admin.describe_producers(
             topic, range(self._counts[topic]), [identity.producer_id]
         )
-        return [number for number, at in told.items() if at and has_begun(at[0], task)]
+        return [number for number, at in positions.items() if at and has_begun(at[0], task)]
 
-    async def _told(
+    async def _positions(
         self, topic: str, numbers: Sequence[int], identity: Identity
     ) -> dict[int, ProducerPosition | None]:
         # A fence is answered after it is committed. So a deposed leader cannot answer, and all that
         # an earlier attempt appended is committed.
-        told = await self._admin.describe_producers(
+        positions = await self._admin.describe_producers(
             topic, numbers, [identity.producer_id], fence=identity
         )
-        return {number: found[0] if found else None for number, found in told.items()}
+        return {number: found[0] if found else None for number, found in positions.items()}
 
     def _delivered(self, report: BatchReport) -> None:
         if report.error is not None:

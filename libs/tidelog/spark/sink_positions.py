@@ -44,33 +44,33 @@ class SinkPosition(NamedTuple):
     written: int
 
 
-def has_begun(told: ProducerPosition, task: SinkTask) -> bool:
+def has_begun(committed: ProducerPosition, task: SinkTask) -> bool:
     """Whether an earlier attempt of the task may have written to the partition."""
-    return told.producer_epoch == task.batch_id
+    return committed.producer_epoch == task.batch_id
 
 
 def position_of(
-    partition: TopicPartition, told: ProducerPosition | None, task: SinkTask
+    partition: TopicPartition, committed: ProducerPosition | None, task: SinkTask
 ) -> SinkPosition:
     """Raises `TidelogError`: FENCED_PRODUCER_EPOCH if a later micro-batch has written."""
-    if told is None:
+    if committed is None:
         return SinkPosition(0, 0)
-    next_sequence = 0 if told.last_sequence < 0 else sequence_after(told.last_sequence, 1)
-    if told.producer_epoch < task.batch_id:
+    next_sequence = 0 if committed.last_sequence < 0 else sequence_after(committed.last_sequence, 1)
+    if committed.producer_epoch < task.batch_id:
         return SinkPosition(next_sequence, 0)
-    if told.producer_epoch > task.batch_id:
-        raise outlived(task, f"batch {told.producer_epoch} has written to {partition}")
-    if told.epoch_start_sequence is None:
+    if committed.producer_epoch > task.batch_id:
+        raise superseded_task(task, f"batch {committed.producer_epoch} has written to {partition}")
+    if committed.epoch_start_sequence is None:
         raise TidelogError(
             ErrorCode.UNKNOWN_PRODUCER_ID,
             f"how much of batch {task.batch_id} of query {task.query_id} is in {partition} is not "
             "known to its leader, which runs an older release: restart its brokers first",
         )
-    written = (next_sequence - told.epoch_start_sequence) % SEQUENCES
+    written = (next_sequence - committed.epoch_start_sequence) % SEQUENCES
     return SinkPosition(next_sequence, written)
 
 
-def outlived(task: SinkTask, why: str) -> TidelogError:
+def superseded_task(task: SinkTask, why: str) -> TidelogError:
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
         f"query {task.query_id} has begun a later batch than {task.batch_id}: its checkpoint is "
@@ -83,7 +83,7 @@ def fewer_partitions(task: SinkTask, topic: str, placed_by: int, count: int) -> 
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"topic {topic!r} has {count} partitions, and had {placed_by} when batch {task.batch_id} "
-        f"of query {task.query_id} was first tried: the broker asked is behind, or some were "
+        f"of query {task.query_id} was first tried: the queried broker is behind, or some were "
         "removed, with what was written there; if so begin with a new checkpointLocation",
     )
 

@@ -150,6 +150,6 @@ def _unreadable(value: Any, why: str) -> TidelogError:
     return TidelogError(
         ErrorCode.INVALID_REQUEST,
         f"the checkpoint holds no offsets of tidelog that can be read here ({why}): "
-        f"{json.dumps(value)[:200]}; go on with the version of tidelog that wrote it, or begin "
+        f"{json.dumps(value)[:200]}; continue with the version of tidelog that wrote it, or begin "
         "with a new checkpointLocation",
     )

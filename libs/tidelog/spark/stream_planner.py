@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.spark import boundaries
+from tidelog.spark.boundary_epochs import with_boundary_epochs
 from tidelog.spark.cluster_lookups import ClusterLookups
 from tidelog.spark.data_loss import (
     ClusterNow,
+    Continuation,
     DataLossError,
-    GoingOn,
     Truncation,
-    going_on,
+    continuation,
     to_verify,
 )
-from tidelog.spark.edge_epochs import with_edge_epochs
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import OffsetRange, limited, split
 from tidelog.spark.stream_offsets import (
@@ -43,7 +43,7 @@ class StreamPlanner:
         self._lookups = lookups
         # The cluster's last answer, and the last place where a stream continued with one.
         self._now: ClusterNow = {}
-        self._went_on: tuple[StreamOffsets, GoingOn] | None = None
+        self._continued: tuple[StreamOffsets, Continuation] | None = None
         # Start and end of the micro-batch that was planned with the cluster's current state.
         self._planned: tuple[StreamOffsets, StreamOffsets] | None = None
         # The state at which a bounded stream ends.
@@ -52,7 +52,7 @@ class StreamPlanner:
         # Positions that were verified against a leader, with its epoch.
         self._verified: dict[TopicPartition, tuple[ReadTo, int]] = {}
         # Topics whose absence has been logged.
-        self._told_absent: set[str] = set()
+        self._warned_absent: set[str] = set()
 
     async def close(self) -> None:
         await self._lookups.close()
@@ -66,7 +66,7 @@ class StreamPlanner:
         """Raises `OptionError` for offsets that are not in the log."""
         now = await self._lookups.now(self._options.topics, {})
         named = boundaries.partitions_of(now)
-        times = boundaries.times_wanted(self._options.starting, named)
+        times = boundaries.requested_times(self._options.starting, named)
         first = boundaries.starts(self._options, now, await self._lookups.at_times(times))
         return await self._with_epochs(now, {}, first)
 
@@ -79,7 +79,7 @@ class StreamPlanner:
         if self._is_bounded:
             self._ends_at = now
         self._now = now
-        went_on = await self._go_on(read, now)
+        went_on = await self._continue(read, now)
         places = went_on.offsets
         sizes = {
             TopicPartition(topic, partition): max(
@@ -104,12 +104,12 @@ class StreamPlanner:
         """Where the logs ended at the last request."""
         return {
             topic: TopicOffsets(
-                told.topic_id,
-                told.create_revision,
-                {partition: ReadTo(at.end) for partition, at in told.partitions.items()},
-                told.as_of,
+                state.topic_id,
+                state.create_revision,
+                {partition: ReadTo(at.end) for partition, at in state.partitions.items()},
+                state.as_of,
             )
-            for topic, told in self._now.items()
+            for topic, state in self._now.items()
         }
 
     async def ranges(
@@ -128,7 +128,7 @@ class StreamPlanner:
         if self._planned != (start, end):
             # A batch of a previous driver is repeated: all of it is verified, its new partitions
             # included.
-            places = (await self._go_on(places, await self._now_of(places))).offsets
+            places = (await self._continue(places, await self._now_of(places))).offsets
         ranges = []
         for topic, to in sorted(end.items()):
             of_topic = places.get(topic)
@@ -140,33 +140,33 @@ class StreamPlanner:
                 name = TopicPartition(topic, partition)
                 ranges.append(OffsetRange(name, to.topic_id, to.create_revision, begin, at))
         parts = split(ranges, *(planned or self._options.split))
-        return await with_edge_epochs(parts, self._lookups)
+        return await with_boundary_epochs(parts, self._lookups)
 
     async def _now_of(self, read: StreamOffsets) -> ClusterNow:
         """A loss that was accepted is no error later: what is gone is no longer in `read`."""
         must_exist = self._options.fail_on_data_loss
         now = await self._lookups.now(self._options.topics, read, must_exist=must_exist)
-        self._tell_absent(read, now)
+        self._warn_of_absent(read, now)
         return now
 
-    def _tell_absent(self, read: StreamOffsets, now: ClusterNow) -> None:
+    def _warn_of_absent(self, read: StreamOffsets, now: ClusterNow) -> None:
         """Logs each absent topic once. The loss of a topic in `read` is reported instead."""
-        absent = set(self._options.topics.named) - set(now) - self._told_absent
+        absent = set(self._options.topics.named) - set(now) - self._warned_absent
         for topic in sorted(absent - set(read)):
             _log.warning(
-                "there is no topic %r, as brokers tell: nothing of it is read until it is there; "
+                "there is no topic %r, as brokers report: nothing of it is read until it exists; "
                 "check its name",
                 topic,
             )
-        self._told_absent |= absent
+        self._warned_absent |= absent
 
-    async def _go_on(self, read: StreamOffsets, now: ClusterNow) -> GoingOn:
-        found = going_on(read, now, await self._truncations(read, now))
-        told_before = self._went_on is not None and self._went_on == (read, found)
-        self._went_on = (read, found)
+    async def _continue(self, read: StreamOffsets, now: ClusterNow) -> Continuation:
+        found = continuation(read, now, await self._truncations(read, now))
+        reported_before = self._continued is not None and self._continued == (read, found)
+        self._continued = (read, found)
         if found.losses and self._options.fail_on_data_loss:
             raise DataLossError(found.losses)
-        for loss in () if told_before else found.losses:
+        for loss in () if reported_before else found.losses:
             _log.warning("%s", loss)
         return found
 
@@ -175,19 +175,19 @@ class StreamPlanner:
     ) -> Mapping[TopicPartition, Truncation]:
         epochs = {
             TopicPartition(topic, partition): at.leader_epoch
-            for topic, told in now.items()
-            for partition, at in told.partitions.items()
+            for topic, state in now.items()
+            for partition, at in state.partitions.items()
         }
-        wanted = {
+        requested = {
             name: at
             for name, at in to_verify(read, now).items()
             if self._verified.get(name) != (at, epochs[name])
         }
-        if not wanted:
+        if not requested:
             return {}
-        found = await self._lookups.truncations(wanted)
+        found = await self._lookups.truncations(requested)
         self._verified |= {
-            name: (at, epochs[name]) for name, at in wanted.items() if name not in found
+            name: (at, epochs[name]) for name, at in requested.items() if name not in found
         }
         return found
 
@@ -200,30 +200,30 @@ class StreamPlanner:
         epoch reported there is no other epoch, and no request is needed.
         """
         known: dict[TopicPartition, int] = {}
-        asked: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         for name, end in ends.items():
-            told = now[name.topic].partitions[name.partition]
-            at = ReadTo(told.start)
+            state = now[name.topic].partitions[name.partition]
+            at = ReadTo(state.start)
             if name.topic in places:
                 at = places[name.topic].partitions[name.partition]
-            if end <= at.offset or at.leader_epoch == told.leader_epoch:
+            if end <= at.offset or at.leader_epoch == state.leader_epoch:
                 known[name] = at.leader_epoch if end else NO_EPOCH
             else:
-                asked[name] = end
-        if asked:
-            known |= await self._lookups.epochs_before(asked)
+                offsets[name] = end
+        if offsets:
+            known |= await self._lookups.epochs_before(offsets)
         return {
             topic: TopicOffsets(
-                told.topic_id,
-                told.create_revision,
+                state.topic_id,
+                state.create_revision,
                 {
                     partition: ReadTo(
                         ends[TopicPartition(topic, partition)],
                         known[TopicPartition(topic, partition)],
                     )
-                    for partition in told.partitions
+                    for partition in state.partitions
                 },
-                told.as_of,
+                state.as_of,
             )
-            for topic, told in now.items()
+            for topic, state in now.items()
         }

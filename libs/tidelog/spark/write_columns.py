@@ -41,9 +41,7 @@ def check_written(schema: StructType, topic: str | None) -> None:
     if "value" not in names:
         raise OptionError("there is no column value; name one, as in df.selectExpr('x as value')")
     if topic is None and "topic" not in names:
-        raise OptionError(
-            'it is not said where to: give .option("topic", "sea"), or a column topic'
-        )
+        raise OptionError('no topic is configured: set .option("topic", "sea"), or a column topic')
 
 
 def _alike(one: DataType, other: DataType) -> bool:

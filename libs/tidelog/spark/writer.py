@@ -16,13 +16,13 @@ from pyspark.sql.datasource import (
 from tidelog.client.background import BackgroundClient
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.spark.options import WriteOptions
-from tidelog.spark.record_sink import RecordSink, Tally
+from tidelog.spark.record_sink import RecordSink, WriteCounts
 from tidelog.spark.sink_positions import BATCH_ID, QUERY_ID, SinkTask
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    tally: Tally
+    counts: WriteCounts
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -58,7 +58,7 @@ def sink_task(context: TaskContext) -> SinkTask:
     if not query_id or batch_id is None:
         raise TidelogError(
             ErrorCode.INTERNAL,
-            f"this Spark does not tell tasks their query ({QUERY_ID} is {query_id!r}) and "
+            f"this Spark does not pass tasks their query ({QUERY_ID} is {query_id!r}) and "
             f"micro-batch ({BATCH_ID} is {batch_id!r}), without which nothing can be written once; "
             "use PySpark 4.2",
         )

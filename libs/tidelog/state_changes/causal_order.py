@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from tidelog.state_changes.change_life import ChangeLife
+from tidelog.state_changes.change_trace import ChangeTrace
 from tidelog.state_changes.event import Kind
 
 _NOTICED = frozenset(
@@ -32,40 +32,40 @@ _NOTICED = frozenset(
 )
 
 
-def in_causal_order(lives: Sequence[ChangeLife]) -> list[ChangeLife]:
-    decided = sorted((life for life in lives if _is_decided(life)), key=_causal_key)
-    noticed = sorted((life for life in lives if not _is_decided(life)), key=_causal_key)
-    revisions = [life.revision for life in decided]
+def in_causal_order(traces: Sequence[ChangeTrace]) -> list[ChangeTrace]:
+    decided = sorted((trace for trace in traces if _is_decided(trace)), key=_causal_key)
+    noticed = sorted((trace for trace in traces if not _is_decided(trace)), key=_causal_key)
+    revisions = [trace.revision for trace in decided]
     # Clocks differ, so later revisions may have earlier times. Each change counts as begun no
     # later than all changes that follow it, so that the times ascend.
-    began_ms = list(accumulate((life.began_ms for life in reversed(decided)), min))[::-1]
-    before: list[list[ChangeLife]] = [[] for _ in range(len(decided) + 1)]
-    for life in noticed:
-        by_time = bisect_left(began_ms, life.began_ms)
-        before[max(by_time, bisect_right(revisions, life.revision))].append(life)
-    ordered: list[ChangeLife] = []
+    began_ms = list(accumulate((trace.began_ms for trace in reversed(decided)), min))[::-1]
+    before: list[list[ChangeTrace]] = [[] for _ in range(len(decided) + 1)]
+    for trace in noticed:
+        by_time = bisect_left(began_ms, trace.began_ms)
+        before[max(by_time, bisect_right(revisions, trace.revision))].append(trace)
+    ordered: list[ChangeTrace] = []
     for number, group in enumerate(before):
         ordered += group
         ordered += decided[number : number + 1]
     return ordered
 
 
-def _is_decided(life: ChangeLife) -> bool:
-    return bool(life.revision) and any(
-        not part.is_late and part.kind not in _NOTICED for part in life.parts
+def _is_decided(trace: ChangeTrace) -> bool:
+    return bool(trace.revision) and any(
+        not part.is_late and part.kind not in _NOTICED for part in trace.parts
     )
 
 
-def _causal_key(life: ChangeLife) -> tuple[int, int, int, int, str, str, int]:
-    told = life.headline
-    decided = _is_decided(life)
+def _causal_key(trace: ChangeTrace) -> tuple[int, int, int, int, str, str, int]:
+    event = trace.headline
+    decided = _is_decided(trace)
     return (
-        life.revision if decided else 0,
+        trace.revision if decided else 0,
         # An epoch that does not apply is -1 and says nothing about the order.
-        told.leader_epoch if decided else 0,
-        life.began_ms,
-        told.controller_epoch,
-        told.service,
-        told.topic,
-        told.partition,
+        event.leader_epoch if decided else 0,
+        trace.began_ms,
+        event.controller_epoch,
+        event.service,
+        event.topic,
+        event.partition,
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from tidelog.state_changes import json_form
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import NotAStateChangeError
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 
 # Maximum number of events from all files together. The oldest ones by time beyond it are dropped
 # and counted, whichever file is read first.

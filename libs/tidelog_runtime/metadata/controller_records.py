@@ -12,7 +12,7 @@ import json
 from collections.abc import Container
 from dataclasses import asdict, dataclass
 
-from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.controller_reports import WaitingController
 from tidelog.inspection.model import MissingController
 from tidelog_runtime.metadata.broker_directories import known_fields
 from tidelog_runtime.metadata.entries_by_id import EntriesById

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidelog.inspection.pressures import ControllerPressure
+from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog_runtime.metadata.entries_by_id import EntriesById
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import grpc.aio
 
 from tidelog.caller_limits import Callers
-from tidelog.client.explaining import Explainer
+from tidelog.client.cluster_explainer import Explainer
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.abort import abort

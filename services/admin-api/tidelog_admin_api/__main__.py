@@ -21,8 +21,8 @@ import uvloop
 from fastapi import FastAPI
 
 from tidelog.client.admin import Admin
-from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.event_streams import EventStreams
+from tidelog.client.explain_requests import explain_cluster
 from tidelog.client.service_states import ServiceStates
 from tidelog.inspection.model import Explanation, Scope
 from tidelog_admin_api.announcing import Announcer, own_announcement
@@ -84,7 +84,7 @@ async def _serve(config: AdminApiConfig) -> int:
             "cannot_listen",
             listen=config.listen,
             problem=f"{config.listen} cannot be bound: {error.strerror or error}",
-            remedy="stop the other process, or give another address by --listen",
+            remedy="stop the other process, or set another address with --listen",
         )
         return EXIT_FAULT
     host, _, _ = config.listen.rpartition(":")

@@ -15,13 +15,13 @@ import structlog
 from tidelog.caller_limits import LimitedClient
 from tidelog.client.descriptions import ClusterDescription
 from tidelog.errors import TidelogError
-from tidelog.inspection.gateways import (
+from tidelog.inspection.gateway_reports import (
     ANNOUNCE_INTERVAL_MS,
     MAX_LIMITED_CLIENTS,
     MAX_PRESSURES,
     GatewayAnnouncement,
 )
-from tidelog.inspection.pressures import ResourcePressure
+from tidelog.inspection.resource_pressures import ResourcePressure
 from tidelog.rpc.status import UnreachableError
 from tidelog.version import installed_version
 from tidelog_runtime.clock import Clock

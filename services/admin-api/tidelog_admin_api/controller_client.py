@@ -7,7 +7,7 @@ import asyncio
 import grpc.aio
 
 from tidelog.errors import TidelogError
-from tidelog.inspection.gateways import GatewayAnnouncement
+from tidelog.inspection.gateway_reports import GatewayAnnouncement
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.message_codec import to_wire
 from tidelog.rpc.status import UnreachableError

@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 
 from tidelog.client import Admin
 from tidelog.client.scrubbing import scrub_broker
-from tidelog.client.service_states import ToldStates
+from tidelog.client.service_states import ReportedStates
 from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.model import Acks
@@ -28,7 +28,7 @@ from tidelog_runtime.clock import Clock
 class States(Protocol):
     """Reads the states of services, as each service reports its own."""
 
-    async def ask(self, request: StateRequest, timeout_ms: int = ...) -> ToldStates: ...
+    async def ask(self, request: StateRequest, timeout_ms: int = ...) -> ReportedStates: ...
 
 
 class Explains(Protocol):

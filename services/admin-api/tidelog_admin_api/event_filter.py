@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.state_changes.event import Kind, StateChange
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 
 
 class EventFilter(NamedTuple):

@@ -15,7 +15,7 @@ import structlog
 
 from tidelog.client.event_streams import Gathered, Silent
 from tidelog.state_changes.event import Kind, StateChange
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 from tidelog_admin_api.event_filter import EventFilter, Newest, newest
 from tidelog_admin_api.event_messages import HEARTBEAT, OPENING, event_id, message, time_ms_of
 from tidelog_admin_api.event_ring import EventRing, Told, told_of

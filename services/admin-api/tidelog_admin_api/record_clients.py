@@ -12,7 +12,7 @@ from tidelog.client.connections import BrokerApi, Connections, GrpcConnections
 from tidelog.client.published_events import Published, published
 from tidelog.model import Acks
 from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 
 # Records whose requests no longer wait are given up soon after the longest timeout of a request.
 DELIVERY_TIMEOUT_MS = 300_000

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.cli.health import partition_health
 from tidelog.client.descriptions import PartitionDescription
-from tidelog.client.service_states import ToldStates
+from tidelog.client.service_states import ReportedStates
 from tidelog.inspection.model import NOT_KNOWN, FollowerProgress, ReplicaState
-from tidelog.inspection.told_replicas import (
+from tidelog.inspection.replica_reports import (
     Replicas,
     leader_of,
     progress_of,
@@ -47,7 +47,7 @@ def partition_of(
 
 
 def partition_with_replicas(
-    topic: str, described: PartitionDescription, told: ToldStates
+    topic: str, described: PartitionDescription, told: ReportedStates
 ) -> PartitionWithReplicas:
     replicas = replicas_by_partition(told.states, topic).get(described.partition, {})
     revisions = [replica.revision for replica in replicas.values()]

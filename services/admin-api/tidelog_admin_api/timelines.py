@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from tidelog.client.event_streams import Silent
 from tidelog.client.published_events import Published, gathered_with_published
 from tidelog.state_changes.event import StateChange
-from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC
+from tidelog.state_changes.tracing import TraceScope
 from tidelog_admin_api.event_hub import TellsEvents
 from tidelog_runtime.clock import Clock
 

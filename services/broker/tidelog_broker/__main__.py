@@ -29,7 +29,7 @@ from grpc_reflection.v1alpha import reflection
 
 from tidelog import record_batch
 from tidelog.caller_limits import Callers
-from tidelog.client.explaining import Explainer
+from tidelog.client.cluster_explainer import Explainer
 from tidelog.memory_shortage import is_memory_shortage
 from tidelog.model import Batch
 from tidelog.rpc.admission import new_callers

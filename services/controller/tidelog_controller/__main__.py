@@ -21,7 +21,7 @@ import structlog
 import uvloop
 
 from tidelog.caller_limits import Callers
-from tidelog.client.explaining import Explainer
+from tidelog.client.cluster_explainer import Explainer
 from tidelog.memory_shortage import described, is_memory_shortage
 from tidelog.rpc.admission import new_callers
 from tidelog.rpc.channels import new_server

@@ -34,7 +34,7 @@ from tidelog.errors import (
 from tidelog.model import Record, TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, StateChange
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 
 MOVE = Move("sea", 0, (4, 2, 3), (1, 2, 3), "id-of-sea")
 PLAN = Plan((MOVE,), 1, 1, 1, None, (BrokerShare(4, 0, 1, 0, 1),))

@@ -37,7 +37,7 @@ from tidelog.client.descriptions import (
     PartitionDescription,
     TopicDescription,
 )
-from tidelog.client.service_states import ToldStates
+from tidelog.client.service_states import ReportedStates
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress
@@ -363,10 +363,10 @@ class FakeStates:
     """`told`: how services describe themselves."""
 
     def __init__(self) -> None:
-        self.told = ToldStates((), ())
+        self.told = ReportedStates((), ())
         self.requests: list[StateRequest] = []
 
-    async def ask(self, request: StateRequest, timeout_ms: int = 0) -> ToldStates:  # noqa: ARG002
+    async def ask(self, request: StateRequest, timeout_ms: int = 0) -> ReportedStates:  # noqa: ARG002
         self.requests.append(request)
         return self.told
 

@@ -13,8 +13,12 @@ import pytest
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.client.descriptions import ClusterDescription, ControllerProcessDescription
-from tidelog.inspection.gateways import MAX_LIMITED_CLIENTS, MAX_PRESSURES, GatewayAnnouncement
-from tidelog.inspection.pressures import ResourcePressure
+from tidelog.inspection.gateway_reports import (
+    MAX_LIMITED_CLIENTS,
+    MAX_PRESSURES,
+    GatewayAnnouncement,
+)
+from tidelog.inspection.resource_pressures import ResourcePressure
 from tidelog.rpc.channels import new_server
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server

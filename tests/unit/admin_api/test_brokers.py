@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tidelog.admin_messages import LeaderChange, RestartCheck, RestartFinding, Throttle
-from tidelog.client.service_states import ToldStates
+from tidelog.client.service_states import ReportedStates
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.model import BrokerState, ServiceState, StoreHealth
@@ -37,7 +37,7 @@ async def test_a_broker_describes_its_process(
 ) -> None:
     state = BrokerState(17, "running", True, 3, disk_free_bytes=5_000)
     state_of_broker = ServiceState("broker", 1, "a:1", "0.1.0", 7, 8, StoreHealth(), broker=state)
-    fake_cluster.states.told = ToldStates((state_of_broker,), ())
+    fake_cluster.states.told = ReportedStates((state_of_broker,), ())
     process = (await gateway.get("/v1/brokers/1")).json()["process"]
     assert process["disk_free_bytes"] == 5_000
     assert process["move_bytes_per_second"] is None
@@ -47,7 +47,7 @@ async def test_an_unanswered_broker_has_a_reason(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     silent = SilentService("a:1", Listening.REFUSES, "gave no answer", "broker", 1)
-    fake_cluster.states.told = ToldStates((), (silent,))
+    fake_cluster.states.told = ReportedStates((), (silent,))
     body = (await gateway.get("/v1/brokers/1")).json()
     assert body["process"] is None
     assert body["problem"] == "broker-1 at a:1 gave no answer"

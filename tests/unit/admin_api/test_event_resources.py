@@ -13,7 +13,7 @@ from tidelog.client.event_streams import Silent
 from tidelog.client.published_events import Published
 from tidelog.model import Record
 from tidelog.state_changes.event import Kind
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 from tidelog_admin_api.dependencies import Gateway
 from tidelog_admin_api.event_messages import event_id
 from tidelog_admin_api.timelines import FRESH_MS, KEPT_MS, Timelines

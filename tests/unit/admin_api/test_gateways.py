@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from tidelog.caller_limits import LimitedClient
-from tidelog.client.service_states import ToldStates
-from tidelog.inspection.gateways import GATEWAY_SILENT_MS, AnnouncedGateway
+from tidelog.client.service_states import ReportedStates
+from tidelog.inspection.gateway_reports import GATEWAY_SILENT_MS, AnnouncedGateway
 from tidelog.inspection.model import ControllerState, ServiceState, StateRequest, StoreHealth
-from tidelog.inspection.pressures import ResourcePressure
+from tidelog.inspection.resource_pressures import ResourcePressure
 from unit.admin_api.fakes import FakeCluster
 
 LIMITED = LimitedClient("10.0.0.7", "max_requests_per_client", 128, 5, 900)
@@ -29,7 +29,7 @@ def controller(id_: int, *gateways: AnnouncedGateway) -> ServiceState:
 
 @pytest.fixture
 def told(fake_cluster: FakeCluster) -> None:
-    fake_cluster.states.told = ToldStates(
+    fake_cluster.states.told = ReportedStates(
         (
             controller(
                 1,
@@ -73,7 +73,7 @@ async def test_clients_at_a_limit_are_listed_with_the_gateway(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     at_limit = gateway_at("gate:1", 9, limited_clients=(LIMITED,))
-    fake_cluster.states.told = ToldStates((controller(1, at_limit),), ())
+    fake_cluster.states.told = ReportedStates((controller(1, at_limit),), ())
     [item] = (await gateway.get("/v1/gateways")).json()["items"]
     assert item["limited_clients"] == [
         {
@@ -91,7 +91,7 @@ async def test_shortages_are_listed_with_the_gateway(
 ) -> None:
     files = ResourcePressure("open_files", 90, 100, 5, "why")
     short = gateway_at("gate:1", 9, pressures=(files,))
-    fake_cluster.states.told = ToldStates((controller(1, short),), ())
+    fake_cluster.states.told = ReportedStates((controller(1, short),), ())
     [item] = (await gateway.get("/v1/gateways")).json()["items"]
     assert item["pressures"] == [
         {"resource": "open_files", "used": 90, "limit": 100, "since_ms": 5, "detail": "why"}

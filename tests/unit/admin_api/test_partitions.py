@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tidelog.client.service_states import ToldStates
+from tidelog.client.service_states import ReportedStates
 from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.model import (
     BrokerState,
@@ -85,7 +85,7 @@ async def test_partitions_are_filtered(
 async def test_log_ends_are_included_on_request(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
-    fake_cluster.states.told = ToldStates((LEADER,), ())
+    fake_cluster.states.told = ReportedStates((LEADER,), ())
     answer = await gateway.get("/v1/topics/sea/partitions", params={"logs": True})
     log = answer.json()["items"][0]["log"]
     assert (log["high_watermark"], log["log_end_offset"]) == (15, 20)
@@ -104,7 +104,7 @@ async def test_an_unknown_partition_is_answered_with_the_existing_ones(
 async def test_a_partition_lists_every_replica(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
-    fake_cluster.states.told = ToldStates((LEADER,), ())
+    fake_cluster.states.told = ReportedStates((LEADER,), ())
     body = (await gateway.get("/v1/topics/sea/partitions/0")).json()
     assert [replica["broker_id"] for replica in body["details"]] == [1, 2, 3]
     assert fake_cluster.states.requests == [StateRequest("sea", 0)]
@@ -112,7 +112,7 @@ async def test_a_partition_lists_every_replica(
 
 def test_the_lag_of_a_replica_is_reported_by_its_leader() -> None:
     described = partition_with_replicas(
-        "sea", partition(), ToldStates((LEADER, reported_by(3)), ())
+        "sea", partition(), ReportedStates((LEADER, reported_by(3)), ())
     )
     leader, unheard, lagging = described.details
     assert (leader.role, leader.lag_records) == ("leader", 0)
@@ -122,27 +122,27 @@ def test_the_lag_of_a_replica_is_reported_by_its_leader() -> None:
 
 def test_a_silent_broker_has_the_position_known_to_its_leader_and_a_reason() -> None:
     silent = SilentService("a:3", Listening.REFUSES, "gave no answer", "broker", 3)
-    described = partition_with_replicas("sea", partition(), ToldStates((LEADER,), (silent,)))
+    described = partition_with_replicas("sea", partition(), ReportedStates((LEADER,), (silent,)))
     assert described.details[2].log_end_offset == 15
     assert described.details[2].problem == "broker-3 at a:3 gave no answer"
 
 
 def test_without_an_answer_of_the_leader_lag_is_unknown() -> None:
-    described = partition_with_replicas("sea", partition(), ToldStates((reported_by(2),), ()))
+    described = partition_with_replicas("sea", partition(), ReportedStates((reported_by(2),), ()))
     assert described.log is None
     assert described.details[1].lag_records is None
 
 
 def test_a_leader_of_an_older_epoch_is_ignored() -> None:
     deposed = reported_by(2, role="leader", leader_epoch=3, log_end_offset=99, leader=LeaderState())
-    described = partition_with_replicas("sea", partition(), ToldStates((deposed, LEADER), ()))
+    described = partition_with_replicas("sea", partition(), ReportedStates((deposed, LEADER), ()))
     assert described.log is not None
     assert described.log.log_end_offset == 20
 
 
 def test_a_follower_that_cannot_fetch_has_a_reason() -> None:
     lost = reported_by(2, follower=FollowerState(1, problem="broker 1 refuses connections"))
-    described = partition_with_replicas("sea", partition(), ToldStates((lost,), ()))
+    described = partition_with_replicas("sea", partition(), ReportedStates((lost,), ()))
     assert described.details[1].problem == "broker 1 refuses connections"
 
 
@@ -153,6 +153,6 @@ def test_added_and_removed_replicas_are_marked_and_the_target_is_preferred() -> 
         original_replicas=(1, 2),
         target_replicas=(3, 2),
     )
-    described = partition_with_replicas("sea", moving, ToldStates((), ()))
+    described = partition_with_replicas("sea", moving, ReportedStates((), ()))
     assert [replica.moving for replica in described.details] == ["leaving", "", "adding"]
     assert [replica.preferred for replica in described.details] == [False, False, True]

@@ -12,7 +12,7 @@ from tidelog.cli.__main__ import app
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.explain import document, is_well, lines, parse_scope
 from tidelog.cli.session import Session
-from tidelog.client.explaining import NobodyAnswersError
+from tidelog.client.cluster_explainer import NoServiceAnswersError
 from tidelog.inspection.explain import Listening, SilentService, explain
 from tidelog.inspection.model import Explanation, Scope
 from unit.inspection.explain.described import DescribedCluster
@@ -101,14 +101,14 @@ def test_paused_processes_are_not_to_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def no_service_answers(*_: object, **__: object) -> Explanation:
-        raise NobodyAnswersError(
+        raise NoServiceAnswersError(
             [
                 SilentService("127.0.0.1:1", Listening.ACCEPTS, "gave no answer"),
                 SilentService("127.0.0.1:2", Listening.REFUSES, "gave no answer"),
             ]
         )
 
-    monkeypatch.setattr("tidelog.client.ask_explain.explain_cluster", no_service_answers)
+    monkeypatch.setattr("tidelog.client.explain_requests.explain_cluster", no_service_answers)
     result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.UNREACHABLE
     assert "look at the processes that take connections" in result.output

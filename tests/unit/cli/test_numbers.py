@@ -69,7 +69,7 @@ def test_an_invalid_timeout_is_rejected_with_valid_values(name: str, option: str
         assert (stated, result.exit_code) == (stated, ExitStatus.USAGE), result.exception
         rejection = json.loads(result.stdout)["error"]
         assert rejection["code"] == "INVALID_REQUEST"
-        assert "give" in rejection["message"] or "ask for" in rejection["message"]
+        assert "give" in rejection["message"] or "use" in rejection["message"]
 
 
 @pytest.mark.parametrize("option", ["--linger-ms", "--batch-bytes", "--partition"])

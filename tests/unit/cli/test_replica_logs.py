@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.cli.topics.logs import ReplicaLog, replica_logs
 from tidelog.client.descriptions import PartitionDescription, TopicDescription
-from tidelog.client.service_states import ToldStates
+from tidelog.client.service_states import ReportedStates
 from tidelog.inspection.model import (
     BrokerState,
     FollowerProgress,
@@ -54,7 +54,7 @@ def test_a_silent_replica_has_the_position_known_to_its_leader() -> None:
         leader=LEADING,
     )
     follows = ReplicaState("sea", "id", 0, "follower", 4, 9, 3, 20, 15, size_bytes=800)
-    states = ToldStates((reported_by(1, leads), reported_by(2, follows)), ())
+    states = ReportedStates((reported_by(1, leads), reported_by(2, follows)), ())
     assert replica_logs(SEA, states) == [
         ReplicaLog(0, 1, "leader", 3, 15, 20, 900, 0, 0),
         ReplicaLog(0, 2, "follower", 3, 15, 20, 800, 0, 0),
@@ -63,7 +63,7 @@ def test_a_silent_replica_has_the_position_known_to_its_leader() -> None:
 
 
 def test_without_answers_the_position_is_unknown() -> None:
-    logs = replica_logs(SEA, ToldStates((), ()))
+    logs = replica_logs(SEA, ReportedStates((), ()))
     assert {(log.role, log.log_end_offset, log.lag_records) for log in logs} == {
         ("unknown", None, None)
     }

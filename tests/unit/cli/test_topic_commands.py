@@ -9,8 +9,8 @@ import pytest
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.gateways import AnnouncedGateway
-from tidelog.inspection.pressures import ResourcePressure
+from tidelog.inspection.gateway_reports import AnnouncedGateway
+from tidelog.inspection.resource_pressures import ResourcePressure
 from tidelog.model import NO_LEADER
 from unit.cli.conftest import Commands
 

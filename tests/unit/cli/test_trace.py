@@ -19,9 +19,9 @@ from tidelog.client.event_streams import EventStreams, Silent
 from tidelog.rpc.event_codec import event_from_wire, event_to_wire
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.state_changes.json_form import format_time
-from tidelog.state_changes.life import TraceScope
-from tidelog.state_changes.life import trace as lives_in
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value, value_of
+from tidelog.state_changes.tracing import TraceScope
+from tidelog.state_changes.tracing import trace as lives_in
 from unit.cli.conftest import Commands
 from unit.client.planted_topic import publish
 from unit.state_changes.planted import BEGAN_MS, elsewhere, leader_death, of_broker, told

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidelog.cli import trace_view
 from tidelog.state_changes.event import Cause, Change, Kind, Stage, StateChange
 from tidelog.state_changes.gaps import Memories
-from tidelog.state_changes.life import TraceScope, trace
+from tidelog.state_changes.tracing import TraceScope, trace
 from unit.state_changes.planted import BEGAN_MS, late_full_state, leader_death, of_broker, told
 
 SEA_0 = TraceScope("sea", 0)

@@ -398,7 +398,7 @@ def test_an_unanswered_batch_has_an_unknown_outcome_when_its_producer_is_fenced(
     bench.seal(P0, b"a")
     bench.seal(P1, b"b")
     assert bench.drain() == []
-    for partition, _ in bench.accumulator.take_positions_wanted(0, bench.leaders.get):
+    for partition, _ in bench.accumulator.take_position_requests(0, bench.leaders.get):
         bench.accumulator.positioned(partition, 0)
     [request] = bench.drain()
     fenced, unanswered = request.groups
@@ -454,7 +454,7 @@ def test_no_sequence_of_a_deleted_partition_is_used_again() -> None:
     bench.seal(P0, b"a")
     group = bench.drain_group()
     bench.accumulator.appended(group, Appended(0, 1, 1))
-    bench.accumulator.fail_gone(P0, TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
+    bench.accumulator.fail_removed(P0, TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
     bench.seal(P0, b"b")
     assert bench.drain() == []
     assert bench.accumulator.wants_identity()

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.client.explaining import Explainer, longest_ms
+from tidelog.client.cluster_explainer import Explainer, longest_ms
 from tidelog.client.service_round import SOON_MS
-from tidelog.inspection.explain import Listening, Observed, explain
+from tidelog.inspection.explain import Listening, Observation, explain
 from tidelog.inspection.model import (
     LEAST_ANSWER_MS,
     Explanation,
@@ -53,7 +53,7 @@ def explainer_of(services: DescribedServices) -> Explainer:
     return Explainer(virtual_clock(), services.connect, services.dial)
 
 
-async def observe(services: DescribedServices, *addresses: str) -> Observed:
+async def observe(services: DescribedServices, *addresses: str) -> Observation:
     return await explainer_of(services).observe(addresses, CLUSTER, TIMEOUT_MS)
 
 
@@ -115,7 +115,7 @@ def test_a_service_that_answers_only_health_checks_is_busy_in_every_scope(scope:
         explanation = await explained(busy_cluster(names_after_ms=NEVER_MS), scope)
         [finding] = explanation.findings
         assert (finding.cause, finding.severity) == ("broker_busy", "warning")
-        assert f"at {BROKERS[0]} lives" in f"at {finding.summary}"
+        assert f"at {BROKERS[0]} is alive" in f"at {finding.summary}"
 
     run(story())
 

@@ -77,7 +77,7 @@ async def test_a_batch_in_doubt_ends_the_producer_too(world: World) -> None:
         world.script(*[LATE] * 100)
         for delivery in await send(producer, 2):
             assert isinstance(await outcome(delivery), TidelogError)
-        with pytest.raises(TidelogError, match="cannot go on"):
+        with pytest.raises(TidelogError, match="cannot continue"):
             await producer.send("sea", b"more")
 
 

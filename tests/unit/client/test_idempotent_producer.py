@@ -310,8 +310,8 @@ async def test_a_batch_in_doubt_of_an_unknown_producer_has_an_unknown_outcome(wo
         await asyncio.gather(*await send(producer, 1))
         world.script(LATE)
         world.sea.batches.clear()
-        [doubtful] = await send(producer, 1, first=1)
-        error = await outcome(doubtful)
+        [final_error] = await send(producer, 1, first=1)
+        error = await outcome(final_error)
         assert isinstance(error, TidelogError)
         assert error.outcome_unknown
         assert [await outcome(d) for d in await send(producer, 1, first=2)] == [0]
@@ -331,8 +331,8 @@ async def test_after_an_unclean_election_removed_sequences_a_new_id_is_used(worl
 async def test_a_rejected_batch_in_doubt_may_have_been_written(world: World) -> None:
     world.script(LATE, TidelogError(ErrorCode.BATCH_TOO_LARGE, "the limit was lowered"))
     async with world.producer() as producer:
-        [doubtful] = await send(producer, 1)
-        error = await outcome(doubtful)
+        [final_error] = await send(producer, 1)
+        error = await outcome(final_error)
         assert isinstance(error, TidelogError)
         assert error.outcome_unknown
         assert "the limit was lowered; a try" in error.message

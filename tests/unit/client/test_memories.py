@@ -9,7 +9,7 @@ from tidelog.client.event_streams import EventStreams
 from tidelog.rpc.event_codec import event_to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, Stage
-from tidelog.state_changes.life import TraceScope
+from tidelog.state_changes.tracing import TraceScope
 from tidelog.v1 import inspect_pb2 as pb
 from unit.state_changes.planted import BEGAN_MS, told
 

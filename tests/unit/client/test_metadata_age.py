@@ -9,7 +9,7 @@ import pytest
 from tidelog.client import BatchReport, Producer
 from tidelog.client.metadata_cache import MetadataCache
 from tidelog.client.partitioner import partition_for_key
-from tidelog.client.topic_turns import MAX_IDLE_TURNS, TopicTurns
+from tidelog.client.topic_locks import MAX_IDLE_LOCKS, TopicLocks
 from tidelog.errors import ErrorCode, TidelogError, UnknownTopicError
 from tidelog.model import OffsetPosition, TopicPartition
 from tidelog.rpc.wire import error_to_wire
@@ -284,7 +284,7 @@ async def test_no_state_is_kept_about_unknown_names(world: World) -> None:
         assert list(metadata._interest) == ["sea"]
         assert not metadata._cache._errors
         assert not metadata._cache._denied
-        assert len(producer._admission.turns) <= MAX_IDLE_TURNS + 1
+        assert len(producer._admission.locks) <= MAX_IDLE_LOCKS + 1
 
 
 @story
@@ -304,10 +304,10 @@ async def test_deleted_topics_are_forgotten(world: World) -> None:
 
 @story
 async def test_calls_get_their_turns_in_order(world: World) -> None:  # noqa: ARG001
-    turns, order = TopicTurns(), []
+    locks, order = TopicLocks(), []
 
     async def take(number: int) -> None:
-        async with turns.of("sea"):
+        async with locks.of("sea"):
             await asyncio.sleep(0)
             order.append(number)
 

@@ -117,7 +117,7 @@ async def test_after_an_unknown_outcome_a_named_producer_cannot_continue(world: 
         unknown, waiting = await send(producer, 2)
         assert isinstance(await outcome(unknown), TidelogError)
         await outcome(waiting)
-        with pytest.raises(TidelogError, match=r"cannot go on.*DescribeProducers"):
+        with pytest.raises(TidelogError, match=r"cannot continue.*DescribeProducers"):
             await producer.send("sea", b"more")
 
 
@@ -209,7 +209,9 @@ async def test_admin_accepts_no_epoch_other_than_the_one_it_names(world: World) 
         for broker in world.cluster.brokers.values():
             broker.names_epochs = False
         for epoch in (3, 0):
-            with pytest.raises(TidelogError, match=f"not give 'tide' epoch {epoch}, which was ask"):
+            with pytest.raises(
+                TidelogError, match=f"not give 'tide' epoch {epoch}, which was requested"
+            ):
                 await chief.init_producer_id("tide", epoch=epoch)
         for broker in world.cluster.brokers.values():
             broker.names_epochs = True

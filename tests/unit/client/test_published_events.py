@@ -10,8 +10,8 @@ import pytest
 from tidelog.client.published_events import READ_TIMEOUT_MS, Published, published
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.state_changes.json_form import format_time
-from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC
+from tidelog.state_changes.tracing import TraceScope
 from unit.client.fake_broker import FakeCluster
 from unit.client.memory_connections import MemoryConnections
 from unit.client.planted_topic import publish, write

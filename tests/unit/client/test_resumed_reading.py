@@ -118,5 +118,5 @@ async def test_offsets_come_with_epoch_and_topic_id(cluster: FakeCluster) -> Non
     fill(cluster, 10)
     cluster.elect("sea", 0, leader=1)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:
-        raised = await consumer.told_offsets(OffsetPosition.LATEST, [SEA])
+        raised = await consumer.offsets_with_epochs(OffsetPosition.LATEST, [SEA])
     assert raised == {SEA: FoundOffset(10, 2, ID)}

@@ -2,7 +2,7 @@ import doctest
 
 from tidelog.client import sequences
 from tidelog.client.sealed_batch import SealedBatch
-from tidelog.client.sequences import Fate, Identity, Numbering
+from tidelog.client.sequences import Identity, Numbering, WriteOutcome
 from tidelog.model import TopicPartition
 from tidelog.record_batch import encode_records
 
@@ -49,31 +49,31 @@ def test_after_the_last_sequence_comes_0() -> None:
 def test_at_most_five_batches_are_without_an_outcome() -> None:
     numbering, made = numbered(5)
     assert not numbering.may_number
-    numbering.settled(made[0], Fate.WRITTEN)
+    numbering.settled(made[0], WriteOutcome.WRITTEN)
     assert numbering.may_number
 
 
 def test_at_most_five_batches_are_numbered_from_the_first_without_an_outcome_on() -> None:
     numbering, made = numbered(4)
     for batch in made[1:]:
-        numbering.settled(batch, Fate.WRITTEN)
+        numbering.settled(batch, WriteOutcome.WRITTEN)
     assert numbering.room == 1
-    numbering.settled(made[0], Fate.WRITTEN)
+    numbering.settled(made[0], WriteOutcome.WRITTEN)
     assert numbering.room == 5
 
 
 def test_the_last_rejected_batch_frees_its_sequence_for_the_next() -> None:
     numbering, made = numbered(2)
-    numbering.settled(made[1], Fate.NOT_WRITTEN)
+    numbering.settled(made[1], WriteOutcome.NOT_WRITTEN)
     assert numbering.next_sequence == 1
 
 
 def test_behind_a_rejected_batch_nothing_is_numbered_until_it_is_repaired() -> None:
     numbering, made = numbered(3)
-    numbering.settled(made[0], Fate.WRITTEN)
-    numbering.settled(made[1], Fate.NOT_WRITTEN)
+    numbering.settled(made[0], WriteOutcome.WRITTEN)
+    numbering.settled(made[1], WriteOutcome.NOT_WRITTEN)
     assert not numbering.may_number
-    numbering.mend()
+    numbering.reclaim_sequences()
     assert numbering.may_number
     assert (numbering.identity, numbering.next_sequence) == (ID, 1)
     assert sequence_of(made[2]) is None
@@ -82,8 +82,8 @@ def test_behind_a_rejected_batch_nothing_is_numbered_until_it_is_repaired() -> N
 def test_a_batch_in_doubt_behind_a_rejected_one_needs_a_new_id() -> None:
     numbering, made = numbered(2)
     made[1].in_doubt = True
-    numbering.settled(made[0], Fate.NOT_WRITTEN)
-    numbering.mend()
+    numbering.settled(made[0], WriteOutcome.NOT_WRITTEN)
+    numbering.reclaim_sequences()
     assert sequence_of(made[1]) is None
     assert not made[1].in_doubt
     assert numbering.wants_identity(ID)
@@ -95,8 +95,8 @@ def test_a_named_producer_keeps_a_batch_in_doubt_behind_a_rejected_one() -> None
     """Its sequences will be used again, and then a late copy would be accepted."""
     numbering, made = numbered(2, named=True)
     made[1].in_doubt = True
-    numbering.settled(made[0], Fate.NOT_WRITTEN)
-    numbering.mend()
+    numbering.settled(made[0], WriteOutcome.NOT_WRITTEN)
+    numbering.reclaim_sequences()
     assert sequence_of(made[1]) == 1
     assert not numbering.may_number
 
@@ -104,18 +104,18 @@ def test_a_named_producer_keeps_a_batch_in_doubt_behind_a_rejected_one() -> None
 def test_a_batch_in_doubt_before_a_leader_with_unknown_state_keeps_its_sequence() -> None:
     numbering, made = numbered(3)
     made[0].in_doubt = True
-    numbering.spoil()
-    numbering.mend()
+    numbering.mark_identity_unusable()
+    numbering.reclaim_sequences()
     assert list(map(sequence_of, made)) == [0, None, None]
     assert not numbering.wants_identity(ID)
-    numbering.settled(made[0], Fate.UNKNOWN)
-    numbering.mend()
+    numbering.settled(made[0], WriteOutcome.UNKNOWN)
+    numbering.reclaim_sequences()
     assert numbering.wants_identity(ID)
 
 
 def test_answers_may_come_in_any_order() -> None:
     numbering, made = numbered(3)
-    numbering.settled(made[1], Fate.WRITTEN)
-    numbering.settled(made[0], Fate.WRITTEN)
-    numbering.settled(made[2], Fate.NOT_WRITTEN)
+    numbering.settled(made[1], WriteOutcome.WRITTEN)
+    numbering.settled(made[0], WriteOutcome.WRITTEN)
+    numbering.settled(made[2], WriteOutcome.NOT_WRITTEN)
     assert numbering.next_sequence == 2

@@ -324,13 +324,13 @@ async def test_a_partition_that_appears_later_can_be_read(world: World) -> None:
 def test_an_unclean_election_is_reported_although_the_previous_topic_had_a_later_one() -> None:
     elections = UncleanElections()
     elections.reached(SEA, "former", 5, 100)
-    assert elections.news(lambda _: leader_of("former", 6, unclean_epoch=6))
+    assert elections.new_elections(lambda _: leader_of("former", 6, unclean_epoch=6))
     elections.reached(SEA, "new", 1, 10)
-    found = elections.news(lambda _: leader_of("new", 2, unclean_epoch=2))
+    found = elections.new_elections(lambda _: leader_of("new", 2, unclean_epoch=2))
     assert found == [UncleanElection(SEA, 2, 10, 1)]
 
 
 def test_positions_in_the_previous_topic_are_not_lost_in_the_new_one() -> None:
     elections = UncleanElections()
     elections.reached(SEA, "former", 1, 100)
-    assert elections.news(lambda _: leader_of("new", 2, unclean_epoch=2)) == []
+    assert elections.new_elections(lambda _: leader_of("new", 2, unclean_epoch=2)) == []

@@ -229,5 +229,5 @@ def test_positions_reached_after_the_election_do_not_hide_it() -> None:
     elections.reached(SEA, "id", 4, 10)
     elections.reached(SEA, "id", 5, 8)
     leader = Leader(1, 5, "one:1", "id", unclean_leader_epoch=5)
-    assert elections.news(lambda _: leader) == [UncleanElection(SEA, 5, 10, 4)]
-    assert elections.news(lambda _: leader) == []
+    assert elections.new_elections(lambda _: leader) == [UncleanElection(SEA, 5, 10, 4)]
+    assert elections.new_elections(lambda _: leader) == []

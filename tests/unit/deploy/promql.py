@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tidelog.spark import query_figures
+from tidelog.spark import query_progress
 from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 from tidelog_runtime.telemetry.metrics.metric import Metric, MetricType
 
@@ -25,9 +25,9 @@ OTHER_METRICS = {
     "process_max_fds": frozenset[str](),
 }
 # Series of Spark queries.
-OTHER_METRICS |= {figure.name: frozenset(figure.labels) for figure in query_figures.GAUGES}
+OTHER_METRICS |= {figure.name: frozenset(figure.labels) for figure in query_progress.GAUGES}
 OTHER_METRICS |= {
-    f"{figure.name}_total": frozenset(figure.labels) for figure in query_figures.COUNTERS
+    f"{figure.name}_total": frozenset(figure.labels) for figure in query_progress.COUNTERS
 }
 
 _SELECTOR = re.compile(r"\b(ALERTS|up|process_[a-z_]+|tidelog_[a-z_]+)\b(?:\{([^{}]*)\})?")

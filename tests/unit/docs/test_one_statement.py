@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.wording import PREFERRED_RETURN
+from tidelog.phrases import PREFERRED_RETURN
 from tidelog_admin_api.bodies.brokers import MaintenanceRequest
 from tidelog_controller.controller_config import ControllerConfig
 

@@ -16,7 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from tidelog import v1
 from tidelog.caller_limits import OVER_AFTER_MS, CallerLimits, Callers, LimitReached, address_of
-from tidelog.client.explaining import Explainer
+from tidelog.client.cluster_explainer import Explainer
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import ServiceState, StateRequest, StoreHealth
 from tidelog.request_bounds import (

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.gateways import GatewayAnnouncement
+from tidelog.inspection.gateway_reports import GatewayAnnouncement
 from tidelog.model import TopicPartition
 from tidelog.rpc.channels import new_server
 from tidelog.state_changes.event import Cause, Change

@@ -821,7 +821,7 @@ RECOVERY = {
 def _late(timeout_ms: int, seconds: float) -> BadInput:
     return BadInput(
         ErrorCode.INVALID_REQUEST,
-        (f"a timeout of {timeout_ms} ms cannot be; ask for 1 to 300000 ms",),
+        (f"a timeout of {timeout_ms} ms is invalid; use 1 to 300000 ms",),
         _create(topic="lake", timeout_ms=timeout_ms),
         _post("/v1/topics", {"timeout_ms": timeout_ms}, topic="lake", replication_factor=1),
         f"topics create lake -r 1 --timeout {seconds}",
@@ -833,13 +833,13 @@ BOUNDS = {
     "timeout below nothing": _late(-1, -0.001),
     "page of less than nothing": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("a page size of -1 cannot be", "1 to 1000"),
+        ("a page size of -1 is invalid", "1 to 1000"),
         lambda admin: admin.operation_moves_page("ended", -1),
         Asked("GET", "/v1/operations/ended/moves", query={"page_size": -1}),
     ),
     "page of less than nothing, of what the gateway pages": BadInput(
         ErrorCode.INVALID_REQUEST,
-        ("a page size of -1 cannot be", "1 to 1000"),
+        ("a page size of -1 is invalid", "1 to 1000"),
         None,
         Asked("GET", "/v1/topics", query={"page_size": -1}),
     ),

@@ -6,7 +6,7 @@ from faults.catalogue import Timings
 from faults.effects import RULES
 from faults.gaps import Window
 from faults.injected import DoneStep, InjectedFault, Strike
-from faults.observed import Observed
+from faults.observed import Observation
 from faults.plan import Fault, Step
 from faults.verdict import IgnoredFence, RunSeen, RunVerdict, judge_runs
 from tidelog.history import Outcome, Report
@@ -56,13 +56,13 @@ def judged(steps: Sequence[DoneStep], found: Report | None = None) -> RunVerdict
     return verdict
 
 
-READ = Observed({SEA: LOAD.end_ms}, 80)
+READ = Observation({SEA: LOAD.end_ms}, 80)
 
 
 def run(
     steps: Sequence[DoneStep],
     found: Report,
     ignored: Sequence[IgnoredFence] = (),
-    observed: Observed = READ,
+    observed: Observation = READ,
 ) -> RunSeen:
     return RunSeen(found, steps, LOAD, STIRRED, TIMINGS, observed, ignored_fences=ignored)

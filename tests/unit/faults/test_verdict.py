@@ -6,7 +6,7 @@ import pytest
 
 from faults.gaps import Window
 from faults.injected import DoneStep, InjectedFault, Strike
-from faults.observed import Observed, ReaderSeen
+from faults.observed import Observation, ReaderSeen
 from faults.plan import TRUNCATION, Fault, Step
 from faults.result import Result
 from faults.verdict import IgnoredFence, RunVerdict, judge_runs
@@ -180,7 +180,7 @@ def test_a_truncation_story_without_a_truncated_replica_fails_the_run(
 def test_a_consumer_that_misses_acknowledged_records_fails_the_run(
     reader: ReaderSeen, problems: list[str]
 ) -> None:
-    observed = Observed({SEA: LOAD.end_ms}, 80, [reader])
+    observed = Observation({SEA: LOAD.end_ms}, 80, [reader])
     [verdict] = judge_runs([run([done("kill_leader", 10_000)], report(), observed=observed)])
 
     assert verdict.problems == problems
@@ -190,7 +190,7 @@ def test_a_consumer_that_misses_acknowledged_records_fails_the_run(
 def test_a_high_watermark_unread_after_the_last_fault_fails_the_run(
     read_ms: dict[TopicPartition, int], problems: int
 ) -> None:
-    observed = Observed(read_ms, 80)
+    observed = Observation(read_ms, 80)
     [verdict] = judge_runs([run([done("kill_leader", 10_000)], report(), observed=observed)])
 
     assert len(verdict.problems) == problems

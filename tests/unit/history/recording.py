@@ -21,7 +21,7 @@ from tidelog.history import (
     SendInvoked,
     check_history,
 )
-from tidelog.history.operations import OPEN_END
+from tidelog.history.client_operations import OPEN_END
 from tidelog.model import NO_EPOCH, NO_OFFSET
 
 TOPIC = "sea"

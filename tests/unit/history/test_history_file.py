@@ -169,7 +169,7 @@ def test_an_invalid_history_is_rejected(path: Path, content: bytes, complaint: s
             "a poll that ended as info gave no records",
         ),
         ('{"k":"poll","t":1,"tp":"sea","p":0,"c":"c","fin":2}', "fin is 2; it is 1 or missing"),
-        ('{"k":"mark","t":1,"tp":"sea","p":0,"why":"","e0":0,"e1":1}', "a mark says why"),
+        ('{"k":"mark","t":1,"tp":"sea","p":0,"why":"","e0":0,"e1":1}', "a mark names its reason"),
     ],
 )
 def test_an_invalid_field_is_named(line: str, complaint: str) -> None:

@@ -10,8 +10,8 @@ from tidelog import admin_messages as admin
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import unknown_topic
 from tidelog.inspection import model
-from tidelog.inspection.controllers import WaitingController
-from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.controller_reports import WaitingController
+from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.rpc.event_codec import event_from_wire, event_to_wire
 from tidelog.rpc.message_codec import from_wire, to_wire
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange

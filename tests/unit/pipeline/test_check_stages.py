@@ -16,7 +16,7 @@ from tidelog.history import (
     SendInvoked,
     check_history,
 )
-from tidelog.history.document import document
+from tidelog.history.report_document import document
 from tidelog.model import NO_OFFSET
 from unit.history.defects import DEFECTS, Defect
 from unit.history.log_model import LogModel, Step

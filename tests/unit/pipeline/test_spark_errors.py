@@ -3,7 +3,7 @@ from tidelog_pipeline.job_runner import failure_cause, java_failure_cause
 STREAM = """\
 [STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_STREAMING] Failed when
 Traceback (most recent call last):
-  File "stream_planner.py", line 150, in _go_on
+  File "stream_planner.py", line 150, in _continue
     raise DataLossError(found.losses)
 tidelog.spark.data_loss.DataLossError: topic 'sea' was deleted and created again
 
@@ -26,7 +26,7 @@ def test_without_a_python_error_the_first_line_is_reported() -> None:
 def test_a_query_ended_by_java_is_reported_by_the_innermost_cause() -> None:
     full_disk = """\
 [STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Return Message: Traceback
-  File "writing.py", line 238, in _staged_rows
+  File "archive_writer.py", line 238, in _staged_rows
     counted.write.mode("overwrite").partitionBy(*PARTITIONED_BY).parquet(location)
 py4j.protocol.Py4JJavaError: An error occurred while calling o15344.parquet.
 : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/a.

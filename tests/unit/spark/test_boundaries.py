@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.model import NO_OFFSET, TopicPartition
-from tidelog.spark.boundaries import check_order, ends, starts, times_wanted
+from tidelog.spark.boundaries import check_order, ends, requested_times, starts
 from tidelog.spark.data_loss import PartitionNow, TopicNow
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import ReadOptions
@@ -47,7 +47,7 @@ def test_deleted_offsets_may_be_skipped() -> None:
 
 def test_a_time_is_resolved_to_an_offset() -> None:
     timed = options(startingTimestamp="5", endingTimestamp="9")
-    assert times_wanted(timed.starting, [SEA]) == {5: [SEA]}
+    assert requested_times(timed.starting, [SEA]) == {5: [SEA]}
     assert starts(timed, NOW, {SEA: 13}) == {SEA: 13}
     assert ends(timed, NOW, {SEA: 17}) == {SEA: 17}
 

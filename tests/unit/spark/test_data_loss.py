@@ -6,13 +6,13 @@ import pytest
 
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.spark.data_loss import (
+    Continuation,
     DataLossError,
-    GoingOn,
     PartitionNow,
     TopicNow,
     Truncation,
     behind,
-    going_on,
+    continuation,
     to_verify,
 )
 from tidelog.spark.stream_offsets import ReadTo, TopicOffsets
@@ -32,17 +32,17 @@ def now(
     return {"sea": TopicNow(topic_id, revision, dict(enumerate(partitions)), as_of)}
 
 
-def where(found: GoingOn) -> ReadTo:
+def where(found: Continuation) -> ReadTo:
     return found.offsets["sea"].partitions[0]
 
 
 def test_without_loss_nothing_is_reported() -> None:
-    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(7, 9, 2)), {})
+    found = continuation(read(ReadTo(7, 2)), now(PartitionNow(7, 9, 2)), {})
     assert (where(found), found.losses) == (ReadTo(7, 2), ())
 
 
 def test_offsets_deleted_by_retention_are_reported() -> None:
-    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(12, 20, 2)), {})
+    found = continuation(read(ReadTo(7, 2)), now(PartitionNow(12, 20, 2)), {})
     assert where(found) == ReadTo(12)
     assert found.losses == (
         "offsets 7 to 11 of sea/0 were deleted before they were read (by its retention): its log "
@@ -51,12 +51,14 @@ def test_offsets_deleted_by_retention_are_reported() -> None:
 
 
 def test_records_already_read_may_be_deleted() -> None:
-    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(6, 20, 2)), {})
+    found = continuation(read(ReadTo(7, 2)), now(PartitionNow(6, 20, 2)), {})
     assert found.losses == ()
 
 
 def test_a_recreated_topic_is_read_from_its_start() -> None:
-    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 0), topic_id="new", revision=9), {})
+    found = continuation(
+        read(ReadTo(7, 2)), now(PartitionNow(0, 3, 0), topic_id="new", revision=9), {}
+    )
     assert where(found) == ReadTo(0)
     assert found.offsets["sea"].topic_id == "new"
     (loss,) = found.losses
@@ -78,7 +80,7 @@ def test_metadata_of_a_lagging_broker_is_no_evidence_of_a_removed_partition() ->
 
 
 def test_a_deleted_topic_is_reported() -> None:
-    found = going_on(read(ReadTo(7, 2), ReadTo(3)), {}, {})
+    found = continuation(read(ReadTo(7, 2), ReadTo(3)), {}, {})
     assert found.offsets == {}
     assert found.losses == (
         "topic 'sea' (id id) was deleted: nothing from offsets 0: 7, 1: 3 on can be read any more",
@@ -86,30 +88,30 @@ def test_a_deleted_topic_is_reported() -> None:
 
 
 def test_a_removed_partition_is_reported() -> None:
-    found = going_on(read(ReadTo(7), ReadTo(3)), now(PartitionNow(0, 9, 0)), {})
+    found = continuation(read(ReadTo(7), ReadTo(3)), now(PartitionNow(0, 9, 0)), {})
     assert found.losses == ("sea/1 was removed: nothing from offset 3 on can be read any more",)
 
 
 def test_a_new_partition_is_read_from_its_start() -> None:
-    found = going_on(read(ReadTo(7)), now(PartitionNow(0, 9, 0), PartitionNow(0, 4, 0)), {})
+    found = continuation(read(ReadTo(7)), now(PartitionNow(0, 9, 0), PartitionNow(0, 4, 0)), {})
     assert found.offsets["sea"].partitions[1] == ReadTo(0)
     assert found.losses == ()
 
 
 def test_a_new_topic_is_no_loss_whatever_retention_has_deleted() -> None:
-    found = going_on({}, now(PartitionNow(4, 9, 0)), {})
+    found = continuation({}, now(PartitionNow(4, 9, 0)), {})
     assert (where(found), found.losses) == (ReadTo(4), ())
 
 
 def test_deletions_in_a_new_partition_of_a_known_topic_are_a_loss() -> None:
     new = PartitionNow(4, 9, 0, create_revision=7)
-    found = going_on(read(ReadTo(7)), now(PartitionNow(0, 9, 0), new), {})
+    found = continuation(read(ReadTo(7)), now(PartitionNow(0, 9, 0), new), {})
     assert found.losses[0].startswith("offsets 0 to 3 of sea/1 were deleted before they were read")
 
 
 def test_an_old_partition_requested_later_is_read_from_what_retention_kept() -> None:
     old = PartitionNow(4, 9, 0, create_revision=6)
-    found = going_on(read(ReadTo(7)), now(PartitionNow(0, 9, 0), old), {})
+    found = continuation(read(ReadTo(7)), now(PartitionNow(0, 9, 0), old), {})
     assert found.offsets["sea"].partitions[1] == ReadTo(4)
     assert found.losses == ()
 
@@ -117,18 +119,18 @@ def test_an_old_partition_requested_later_is_read_from_what_retention_kept() -> 
 def test_a_recreated_partition_is_read_from_its_start() -> None:
     again = now(PartitionNow(0, 9, 4, create_revision=8), as_of=8)
     assert to_verify(read(ReadTo(7, 2)), again) == {}
-    found = going_on(read(ReadTo(7, 2)), again, {})
+    found = continuation(read(ReadTo(7, 2)), again, {})
     assert where(found) == ReadTo(0)
     assert found.losses == (
-        "sea/0 was removed and added again: of the former one nothing from offset 7 on can be read "
-        "any more, and the new one is read from its start",
+        "sea/0 was removed and added again: of the previous one nothing from offset 7 on can be "
+        "read any more, and the new one is read from its start",
     )
     # Reported once.
-    assert going_on(found.offsets, again, {}).losses == ()
+    assert continuation(found.offsets, again, {}).losses == ()
 
 
 def test_a_truncated_log_is_read_from_the_truncation() -> None:
-    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 4)), {SEA: Truncation(5, 4, 1)})
+    found = continuation(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 4)), {SEA: Truncation(5, 4, 1)})
     assert where(found) == ReadTo(5, 1)
     assert found.losses == (
         "the log of sea/0 was truncated by an unclean election: the records at offsets 5 to 6 at "
@@ -145,7 +147,7 @@ def test_only_a_newer_leader_can_have_truncated_read_records() -> None:
 @pytest.mark.rule("stream-offsets-detect-losses")
 def test_a_deposed_leader_is_no_evidence_of_truncation() -> None:
     assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 1))) == {}
-    assert going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 1)), {}).losses == ()
+    assert continuation(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 1)), {}).losses == ()
 
 
 def test_nothing_is_compared_where_nothing_was_read() -> None:
@@ -156,6 +158,6 @@ def test_nothing_is_compared_where_nothing_was_read() -> None:
 
 def test_the_error_has_the_next_step() -> None:
     assert DataLossError(["this is gone", "that is gone"]).message == (
-        "this is gone; that is gone. To go on with what is there set failOnDataLoss to false; to "
-        "read all of it again begin with a new checkpointLocation"
+        "this is gone; that is gone. To continue with what is there set failOnDataLoss to false; "
+        "to read all of it again begin with a new checkpointLocation"
     )

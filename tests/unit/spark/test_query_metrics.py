@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, generate_latest
 
 from tidelog.model import TopicPartition
-from tidelog.spark.query_figures import PartitionFigures, figures_of
 from tidelog.spark.query_metrics import MAX_FAILED, QueryMetrics
+from tidelog.spark.query_progress import PartitionProgress, progress_by_partition
 from tidelog.spark.stream_offsets import ReadTo, TopicOffsets, to_value
 from unit.client.described_services import StandingClock
 
@@ -26,19 +26,19 @@ def offsets(*ends: int) -> str:
 
 
 def test_the_lag_is_the_number_of_unread_records() -> None:
-    found = figures_of([Progress(offsets(5, 9), offsets(8, 9))])
-    assert found[TopicPartition("sea", 0)] == PartitionFigures(5, 8)
+    found = progress_by_partition([Progress(offsets(5, 9), offsets(8, 9))])
+    assert found[TopicPartition("sea", 0)] == PartitionProgress(5, 8)
     assert [figures.lag for figures in found.values()] == [3, 0]
 
 
 def test_of_two_sources_of_a_partition_the_slower_counts() -> None:
     sources = [Progress(offsets(7), offsets(8)), Progress(offsets(2), offsets(8))]
-    assert figures_of(sources)[TopicPartition("sea", 0)].lag == 6
+    assert progress_by_partition(sources)[TopicPartition("sea", 0)].lag == 6
 
 
 def test_other_sources_are_ignored() -> None:
     kafka = Progress('{"sea": {"0": 5}}', '{"sea": {"0": 9}}')
-    assert figures_of([kafka, Progress("", "null")]) == {}
+    assert progress_by_partition([kafka, Progress("", "null")]) == {}
 
 
 def exposition(metrics: QueryMetrics) -> str:

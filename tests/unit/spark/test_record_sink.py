@@ -10,7 +10,7 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Codec
 from tidelog.record_batch import decode
-from tidelog.spark.record_sink import RecordSink, Tally
+from tidelog.spark.record_sink import RecordSink, WriteCounts
 from tidelog.spark.sink_positions import SinkTask
 from unit.client.fake_broker import FakeCluster, FakePartition
 
@@ -35,7 +35,7 @@ def sink_of(
     )
 
 
-async def written(sink: RecordSink, *batches: pa.RecordBatch) -> Tally:
+async def written(sink: RecordSink, *batches: pa.RecordBatch) -> WriteCounts:
     try:
         for batch in batches:
             await sink.write(batch)
@@ -55,21 +55,21 @@ def values(cluster: FakeCluster) -> list[bytes | None]:
 
 
 async def test_each_micro_batch_is_written_after_the_one_before(cluster: FakeCluster) -> None:
-    assert await written(sink_of(cluster, 0), rows(numbers(10))) == Tally(10, 0)
-    assert await written(sink_of(cluster, 1), rows(numbers(10, 10))) == Tally(10, 0)
+    assert await written(sink_of(cluster, 0), rows(numbers(10))) == WriteCounts(10, 0)
+    assert await written(sink_of(cluster, 1), rows(numbers(10, 10))) == WriteCounts(10, 0)
     assert values(cluster) == numbers(20)
 
 
 async def test_the_record_size_limit_is_that_of_the_topic(cluster: FakeCluster) -> None:
     cluster.topics["sea"].config["max_batch_bytes"] = str(4 << 20)
-    assert await written(sink_of(cluster, 0), rows([bytes(3 << 20)])) == Tally(1, 0)
+    assert await written(sink_of(cluster, 0), rows([bytes(3 << 20)])) == WriteCounts(1, 0)
     assert values(cluster) == [bytes(3 << 20)]
 
 
 async def test_a_repeated_micro_batch_writes_nothing_twice(cluster: FakeCluster) -> None:
     await written(sink_of(cluster, 0), rows(numbers(10)))
     await written(sink_of(cluster, 1), rows(numbers(10, 10)))
-    assert await written(sink_of(cluster, 1), rows(numbers(10, 10))) == Tally(0, 10)
+    assert await written(sink_of(cluster, 1), rows(numbers(10, 10))) == WriteCounts(0, 10)
     assert values(cluster) == numbers(20)
 
 
@@ -87,7 +87,7 @@ async def test_a_repeated_micro_batch_writes_the_records_that_are_missing(
     await first.close()
     # The split differs, so batches differ from those of the first attempt.
     again = (rows(numbers(4, 20), key=keys[:4]), rows(numbers(16, 24), key=keys[4:]))
-    assert await written(sink_of(cluster, 1), *again) == Tally(20 - arrived, arrived)
+    assert await written(sink_of(cluster, 1), *again) == WriteCounts(20 - arrived, arrived)
     assert sorted(map(bytes, filter(None, values(cluster)))) == sorted(numbers(40))
 
 
@@ -105,7 +105,7 @@ async def test_a_repeated_micro_batch_uses_the_original_partition_count(
 
     await written(sink_of(cluster, 0), batch(2_500))
     cluster.topics["sea"].partitions.append(FakePartition(0))
-    assert await written(sink_of(cluster, 0), batch(6_000)) == Tally(3_500, 2_500)
+    assert await written(sink_of(cluster, 0), batch(6_000)) == WriteCounts(3_500, 2_500)
     assert sorted(filter(None, values(cluster))) == sorted(content)
     assert not cluster.partition("sea", 2).batches
     await written(sink_of(cluster, 1), batch(6_000))
@@ -201,8 +201,8 @@ async def test_resume_positions_of_all_partitions_are_queried_once(cluster: Fake
 async def test_tasks_write_concurrently(cluster: FakeCluster) -> None:
     for repeated in range(2):
         for task in range(2):
-            tally = await written(sink_of(cluster, 0, task=task), rows(numbers(5, 5 * task)))
-            assert tally == (Tally(0, 5) if repeated else Tally(5, 0))
+            counts = await written(sink_of(cluster, 0, task=task), rows(numbers(5, 5 * task)))
+            assert counts == (WriteCounts(0, 5) if repeated else WriteCounts(5, 0))
     assert sorted(filter(None, values(cluster))) == numbers(10)
 
 

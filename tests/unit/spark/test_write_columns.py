@@ -33,7 +33,7 @@ def test_a_value_column_suffices_where_the_topic_is_given() -> None:
 @pytest.mark.parametrize(
     ("schema", "topic", "told"),
     [
-        (frame(value=BinaryType()), None, "it is not said where to"),
+        (frame(value=BinaryType()), None, "no topic is configured"),
         (frame(key=BinaryType()), "sea", "there is no column value"),
         (frame(value=DoubleType()), "sea", "value is double; it must be binary or string"),
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage, StateChange
-from tidelog.state_changes.life import TraceScope, trace
+from tidelog.state_changes.tracing import TraceScope, trace
 from unit.state_changes.planted import BEGAN_MS, late_full_state, of_broker, told
 
 SEA_0 = TraceScope("sea", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.state_changes.change_life import ChangeLife
+from tidelog.state_changes.change_trace import ChangeTrace
 from tidelog.state_changes.event import (
     NO_CHANGE,
     Cause,
@@ -14,7 +14,7 @@ from tidelog.state_changes.event import (
     StateChange,
     broker_stopping,
 )
-from tidelog.state_changes.life import TraceScope, trace
+from tidelog.state_changes.tracing import TraceScope, trace
 from unit.state_changes.planted import BEGAN_MS, of_broker, told
 
 REPORT = Change("broker-1-leader-2-report-7", Cause.NO_ANSWER, BEGAN_MS + 100)
@@ -40,11 +40,11 @@ def _stopping(at_ms: int, service: str, stage: Stage) -> StateChange:
 REQUESTED = _unreachable(100, "broker-1", Stage.REQUESTED, REPORT)
 
 
-def _timelines(*events: StateChange) -> list[ChangeLife]:
+def _timelines(*events: StateChange) -> list[ChangeTrace]:
     return trace(events, TraceScope())
 
 
-def _stages(life: ChangeLife) -> list[tuple[str, Stage]]:
+def _stages(life: ChangeTrace) -> list[tuple[str, Stage]]:
     return [(event.service, event.stage) for part in life.parts for event in part.stages]
 
 

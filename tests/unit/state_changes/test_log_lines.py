@@ -6,8 +6,8 @@ import json
 
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import EVENT, to_object
-from tidelog.state_changes.life import TraceScope
 from tidelog.state_changes.log_lines import LogLines
+from tidelog.state_changes.tracing import TraceScope
 from unit.state_changes.planted import elsewhere, leader_death
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.cli.output import ids_text, table_lines
 from tidelog.model import NO_LEADER
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import LeaderChange, Move, Plan

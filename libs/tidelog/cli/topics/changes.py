@@ -20,8 +20,8 @@ from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.cli.topics.settings import dangers, parse_settings
 from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
+from tidelog.phrases import plural
 from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
-from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import AlteredConfig, ResizedTopic

@@ -17,7 +17,7 @@ from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.cli.topics.settings import parse_settings
 from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import CreatedTopic

@@ -12,7 +12,7 @@ from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import ids_text, write_json, write_line, write_note
 from tidelog.cli.session import Session
 from tidelog.errors import TidelogError
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import ResizedTopic, TopicDetails

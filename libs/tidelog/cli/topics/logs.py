@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tidelog.cli.output import duration_text, size_text, write_line, write_note, write_table
 from tidelog.client.descriptions import TopicDescription
-from tidelog.client.service_states import ToldStates
+from tidelog.client.service_states import ReportedStates
 from tidelog.inspection.model import NOT_KNOWN, ReplicaState
-from tidelog.inspection.told_replicas import leader_of, progress_of, replicas_by_partition
+from tidelog.inspection.replica_reports import leader_of, progress_of, replicas_by_partition
 
 _UNKNOWN = "unknown"
 
@@ -30,7 +30,7 @@ class ReplicaLog:
     lag_ms: int | None
 
 
-def replica_logs(topic: TopicDescription, told: ToldStates) -> list[ReplicaLog]:
+def replica_logs(topic: TopicDescription, told: ReportedStates) -> list[ReplicaLog]:
     by_partition = replicas_by_partition(told.states, topic.name)
     return [
         log
@@ -66,7 +66,7 @@ def _known(figure: int | None) -> int | None:
     return None if figure == NOT_KNOWN else figure
 
 
-def show_logs(logs: Sequence[ReplicaLog], told: ToldStates) -> None:
+def show_logs(logs: Sequence[ReplicaLog], told: ReportedStates) -> None:
     write_line()
     write_table(
         ("partition", "broker", "role", "start", "HW", "end", "lag", "lag time", "size"),

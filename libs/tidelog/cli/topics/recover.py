@@ -21,7 +21,7 @@ from tidelog.cli.output import ids_text, write_error, write_json, write_line, wr
 from tidelog.cli.session import Session
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import PartitionDetails, Recovery, TopicDetails

@@ -13,7 +13,7 @@ from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
 from tidelog.cli.session import Session
 from tidelog.model import NO_EPOCH, NO_LEADER
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 if TYPE_CHECKING:
     from tidelog.client.descriptions import PartitionDescription, TopicDescription

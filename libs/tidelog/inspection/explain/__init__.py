@@ -7,8 +7,8 @@ reported once, with all its effects (`roots`, `findings`). Nothing is guessed: a
 if no service reports the reason.
 """
 
-from tidelog.inspection.explain.active_controller import active_controller
 from tidelog.inspection.explain.findings import explain
-from tidelog.inspection.explain.observed import Listening, Observed, SilentService
+from tidelog.inspection.explain.observation import Listening, Observation, SilentService
+from tidelog.inspection.explain.reported_metadata import active_controller
 
-__all__ = ["Listening", "Observed", "SilentService", "active_controller", "explain"]
+__all__ = ["Listening", "Observation", "SilentService", "active_controller", "explain"]

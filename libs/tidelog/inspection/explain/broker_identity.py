@@ -10,9 +10,9 @@ from tidelog.inspection.explain.cluster_view import (
     BROKER_ID_IN_USE,
     WAITS_FOR_LEASE,
     ClusterView,
-    Life,
+    Liveness,
 )
-from tidelog.inspection.explain.words import ago
+from tidelog.inspection.explain.formatting import ago
 from tidelog.inspection.model import Finding, RegisteredBroker, RejectedStart
 
 # A rejected process has ended. If it is restarted automatically, it is rejected again within this
@@ -25,13 +25,13 @@ def contested(view: ClusterView) -> Iterator[Finding]:
     for broker_id, rejected in sorted(view.rejected_starts.items()):
         owner = view.registry.brokers.get(broker_id)
         waits = rejected.cause == WAITS_FOR_LEASE
-        is_gone = view.life(broker_id) is Life.DEAD
-        if _is_over(view, rejected) or (is_gone and not waits and _is_told(view, broker_id)):
+        is_gone = view.liveness(broker_id) is Liveness.DEAD
+        if _is_over(view, rejected) or (is_gone and not waits and _is_reported(view, broker_id)):
             continue
         if is_gone:
-            summary, next_step = _beside_a_dead_one(rejected)
+            summary, next_step = _beside_a_dead_broker(rejected)
         else:
-            summary, next_step = _beside_a_live_one(owner, rejected)
+            summary, next_step = _beside_a_live_broker(owner, rejected)
         yield Finding(
             causes.BROKER_ID_CONTESTED,
             causes.WARNING,
@@ -46,7 +46,7 @@ def contested(view: ClusterView) -> Iterator[Finding]:
         )
 
 
-def _is_told(view: ClusterView, broker_id: int) -> bool:
+def _is_reported(view: ClusterView, broker_id: int) -> bool:
     """Whether a broker that is gone is explained already.
 
     The rejected start may be why it cannot come back, which is a finding of its own. Or the broker
@@ -62,7 +62,9 @@ def _first_process(broker_id: int, owner: RegisteredBroker | None, *, is_gone: b
     return f"no process is registered as broker {broker_id} now, and {there}"
 
 
-def _beside_a_live_one(owner: RegisteredBroker | None, rejected: RejectedStart) -> tuple[str, str]:
+def _beside_a_live_broker(
+    owner: RegisteredBroker | None, rejected: RejectedStart
+) -> tuple[str, str]:
     """Returns summary and next step."""
     claim = f"two processes claim broker id {rejected.broker_id}; the second one"
     if rejected.cause == WAITS_FOR_LEASE:
@@ -71,7 +73,7 @@ def _beside_a_live_one(owner: RegisteredBroker | None, rejected: RejectedStart) 
     return f"{claim} was rejected at its start and has ended", _give_own_id(owner, rejected)
 
 
-def _beside_a_dead_one(rejected: RejectedStart) -> tuple[str, str]:
+def _beside_a_dead_broker(rejected: RejectedStart) -> tuple[str, str]:
     """Returns summary and next step. A process that waits takes the id as soon as it is free."""
     broker_id, place = rejected.broker_id, f"data_dir {rejected.data_dir}{_on(rejected.host)}"
     if rejected.cause == WAITS_FOR_LEASE:

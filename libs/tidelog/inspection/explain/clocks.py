@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import BROKER, CONTROLLER, ReadClock
-from tidelog.inspection.explain.words import listed, span
+from tidelog.inspection.explain.formatting import listed, span
+from tidelog.inspection.explain.observation import BROKER, CONTROLLER, ReadClock
 from tidelog.inspection.model import NOT_KNOWN, Finding
 
 # The skew that record timestamps and the order of events tolerate. The alert has the same bound.
@@ -19,8 +19,8 @@ MAX_SKEW_MS = 5_000
 MAX_OWN_TIME_MS = 60_000
 
 _PUT_RIGHT = (
-    "Put the clock of {which} right (`chronyc tracking` and `timedatectl` on its machine say what "
-    "its time service does); nothing has to be restarted."
+    "Correct the clock of {which} (`chronyc tracking` and `timedatectl` on its machine show "
+    "the state of its time service); nothing has to be restarted."
 )
 
 
@@ -82,7 +82,7 @@ def _of_controllers(view: ClusterView) -> Iterator[Finding]:
     for clock, ahead_ms in _unlike_most(view, controllers):
         how = f"{span(abs(ahead_ms))} {'ahead of' if ahead_ms > 0 else 'behind'}"
         unlike = [c for c in _all_clocks(view) if _apart_ms(clock, c) > MAX_SKEW_MS]
-        others = [str(c) if c is not _HERE else "the machine that asks" for c in unlike]
+        others = [str(c) if c is not _HERE else "the machine that runs explain" for c in unlike]
         yield Finding(
             causes.CLOCK_SKEW,
             causes.WARNING,
@@ -106,7 +106,7 @@ def _skews(view: ClusterView) -> Iterator[Finding]:
     differing = [skew for skew in heard if abs(skew.skew_ms) > MAX_SKEW_MS]
     if not differing:
         return
-    odd = _odd_ones(heard, differing)
+    odd = _deviating(heard, differing)
     for broker_id in odd:
         about = [skew for skew in differing if broker_id in skew[:2]]
         ahead_ms = _ahead_of_others(broker_id, about)
@@ -125,14 +125,13 @@ def _skews(view: ClusterView) -> Iterator[Finding]:
         yield Finding(
             causes.CLOCK_SKEW,
             causes.WARNING,
-            f"the clocks of brokers {which} differ; which of them is wrong cannot be told from "
-            "here",
+            f"the clocks of brokers {which} differ; which of them is wrong is not known",
             tuple(map(_evidence, differing)),
             _PUT_RIGHT.format(which="the one that differs from a time server's"),
         )
 
 
-def _odd_ones(heard: list[_Skew], differing: list[_Skew]) -> list[int]:
+def _deviating(heard: list[_Skew], differing: list[_Skew]) -> list[int]:
     """Returns the brokers that differ from most of the others that they were compared with, if
     there are several of those."""
     compared: dict[int, set[int]] = {}
@@ -157,7 +156,7 @@ def _ahead_of_others(broker_id: int, about: list[_Skew]) -> int:
 def _dated_by_others(broker_id: int, ahead_ms: int) -> Iterator[str]:
     if ahead_ms < -MAX_OWN_TIME_MS:
         yield (
-            f"broker-{broker_id} dates what it leads by the other brokers' time while it hears "
+            f"broker-{broker_id} dates what it leads by the other brokers' time while it receives "
             "most of them ahead of its own; its retention deletes as much later"
         )
 
@@ -165,7 +164,7 @@ def _dated_by_others(broker_id: int, ahead_ms: int) -> Iterator[str]:
 def _evidence(skew: _Skew) -> str:
     how = "ahead of" if skew.skew_ms > 0 else "behind"
     return (
-        f"broker-{skew.broker} heard the clock of broker {skew.other} {span(abs(skew.skew_ms))} "
+        f"broker-{skew.broker} received the clock of broker {skew.other} {span(abs(skew.skew_ms))} "
         f"{how} its own, in their replica fetches"
     )
 
@@ -180,12 +179,12 @@ def _doubts(view: ClusterView) -> Iterator[Finding]:
             causes.WARNING,
             f"broker {broker_id} deletes nothing for its age, because its clock is in doubt",
             (
-                f"broker-{broker_id} says of its clock: {doubt.reason}, by {span(doubt.ahead_ms)}; "
-                f"it has been in doubt for {span(doubt.for_ms)}",
+                f"broker-{broker_id} reports about its clock: {doubt.reason}, by "
+                f"{span(doubt.ahead_ms)}; it has been in doubt for {span(doubt.for_ms)}",
             ),
             f"Compare the clock of broker {broker_id} with a time server's (`chronyc tracking`). "
-            "Where it is wrong put it right. Where it is right, put those of the others right: it "
+            "If it is wrong, correct it. If it is right, correct those of the others: it "
             "is believed once another broker that has not jumped as well has the same time, or "
-            "once none has contradicted it for a day; retention_bytes holds meanwhile.",
+            "once none has contradicted it for a day; retention_bytes applies in the meantime.",
             broker=broker_id,
         )

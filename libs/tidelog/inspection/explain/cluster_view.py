@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.inspection.explain import causes
-from tidelog.inspection.explain.active_controller import active_controller
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.known_controllers import controller_pressures
-from tidelog.inspection.explain.led_keys import keys_of_leaders
+from tidelog.inspection.explain.formatting import name_of_key
 from tidelog.inspection.explain.links import Links
 from tidelog.inspection.explain.lost_store import is_lost_for_all
-from tidelog.inspection.explain.observed import (
+from tidelog.inspection.explain.observation import (
     BROKER,
     CONTROLLER,
     Listening,
-    Observed,
+    Observation,
     SilentService,
 )
-from tidelog.inspection.explain.resources import silencing
-from tidelog.inspection.explain.words import name_of_key
+from tidelog.inspection.explain.reported_metadata import (
+    Registry,
+    active_controller,
+    controller_pressures,
+    keys_of_leaders,
+)
 from tidelog.inspection.model import (
     NOT_KNOWN,
     BrokerBacklog,
@@ -32,12 +34,11 @@ from tidelog.inspection.model import (
     InSyncMember,
     LeaderState,
     PartitionKeyState,
-    RegisteredBroker,
     RejectedStart,
     ReplicaState,
     ServiceState,
 )
-from tidelog.inspection.pressures import BrokerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure, silencing
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 
@@ -60,7 +61,7 @@ _OF_ANOTHER = frozenset({BROKER_ID_IN_USE, "directory_in_use", UNFINISHED})
 NEWER_BY_MS = 2_000
 HANDED_OVER_WITHIN_MS = 20_000
 # States of a controller that the store names and that does not answer.
-_MAY_REIGN = (Listening.BUSY, Listening.SILENT, Listening.ERRS, Listening.UNRESOLVED)
+_MAY_BE_ACTIVE = (Listening.BUSY, Listening.SILENT, Listening.ERRS, Listening.UNRESOLVED)
 _NO_CONNECTION = (Listening.REFUSES, Listening.SILENT)
 # The time that a new incarnation may need for each replica of its full state when it gets little
 # CPU, and the longest silence that this excuses.
@@ -70,7 +71,7 @@ MAX_FULL_STATE_MS = 60_000
 _NOTHING = ControllerState(active=False, controller_epoch=NOT_KNOWN)
 
 
-class Life(enum.Enum):
+class Liveness(enum.Enum):
     """Whether a broker is alive, as far as probes and answers show."""
 
     ANSWERS = enum.auto()
@@ -84,18 +85,8 @@ def _proof_of_life(ages_ms: Iterable[int]) -> int | None:
     return min((age for age in ages_ms if 0 <= age <= PROOF_OF_LIFE_MS), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """The registrations that count. `teller`: the service that reports them. `store_answers`:
-    whether that service sees changes of the store."""
-
-    brokers: dict[int, RegisteredBroker]
-    teller: ServiceState | None
-    store_answers: bool
-
-
 class ClusterView:
-    def __init__(self, observed: Observed) -> None:
+    def __init__(self, observed: Observation) -> None:
         self.observed = observed
         self.brokers: dict[int, ServiceState] = {}
         self.controllers: list[ServiceState] = []
@@ -107,22 +98,22 @@ class ClusterView:
         self.controllers.sort(key=lambda state: state.id)
         self.active = active_controller(observed.states)
         # States of busy brokers, without replicas.
-        self._glimpsed = {s.id: s for s in observed.glimpses if s.broker is not None}
+        self._short_states = {s.id: s for s in observed.short_states if s.broker is not None}
         self.registry = self._registry()
         self.departures = self._departures()
         self.rejected_starts = self._rejected_starts()
         self.pressures = self._pressures()
-        self.controller_pressures = controller_pressures(observed.tellers)
+        self.controller_pressures = controller_pressures(observed.reporters)
         self.backlogs = self._backlogs()
         self.deleting = self._deleting()
-        self._lives: dict[int, Life] = {}
+        self._liveness: dict[int, Liveness] = {}
         self._silent = {s.id: s for s in observed.silent if s.role == BROKER}
         self._replicas = self._described()
         self.keys = self._keys()
-        self.links = Links((*self.brokers.values(), *self._glimpsed.values()), self.active)
+        self.links = Links((*self.brokers.values(), *self._short_states.values()), self.active)
 
     @property
-    def reign(self) -> ControllerState | None:
+    def controller_state(self) -> ControllerState | None:
         """The state of the active controller."""
         return None if self.active is None else self.active.controller
 
@@ -130,46 +121,46 @@ class ClusterView:
         """Returns the active controller's wall clock, or the latest one of all services."""
         if self.active is not None:
             return self.active.now_ms
-        return max((state.now_ms for state in self.observed.tellers), default=0)
+        return max((state.now_ms for state in self.observed.reporters), default=0)
 
-    def life(self, broker_id: int) -> Life:
-        if broker_id not in self._lives:
-            self._lives[broker_id] = self._judge(broker_id)
-        return self._lives[broker_id]
+    def liveness(self, broker_id: int) -> Liveness:
+        if broker_id not in self._liveness:
+            self._liveness[broker_id] = self._evaluate_liveness(broker_id)
+        return self._liveness[broker_id]
 
-    def _judge(self, broker_id: int) -> Life:
+    def _evaluate_liveness(self, broker_id: int) -> Liveness:
         if broker_id in self.brokers:
-            return Life.ANSWERS
+            return Liveness.ANSWERS
         silent = self._silent.get(broker_id)
         registered = broker_id in self.registry.brokers
-        lives = self.lives_by_word_of_others(broker_id)
+        alive = self.is_alive_by_peers(broker_id)
         if silent is not None and silent.listening is Listening.BUSY:
-            return Life.BUSY
-        if silent is not None and self._is_taken_by_another(silent):
-            return Life.DEAD
+            return Liveness.BUSY
+        if silent is not None and self._address_is_taken(silent):
+            return Liveness.DEAD
         if silent is not None and silent.listening is Listening.ACCEPTS:
-            if self.full_state_under_way(broker_id) is not None:
-                return Life.BUSY
-            return Life.UNREACHABLE if lives else Life.PAUSED
+            if self.pending_full_state(broker_id) is not None:
+                return Liveness.BUSY
+            return Liveness.UNREACHABLE if alive else Liveness.PAUSED
         if silent is not None and silent.listening is Listening.ERRS:
-            return Life.UNREACHABLE
-        if registered and lives:
-            return Life.UNREACHABLE
+            return Liveness.UNREACHABLE
+        if registered and alive:
+            return Liveness.UNREACHABLE
         refuses = silent is not None and silent.listening is Listening.REFUSES
         # A registration proves nothing while the store cannot expire it. Neither does a missing
         # one if no service reports registrations.
-        if (registered or self.registry.teller is None) and not refuses:
-            return Life.UNREACHABLE
-        return Life.DEAD
+        if (registered or self.registry.reporter is None) and not refuses:
+            return Liveness.UNREACHABLE
+        return Liveness.DEAD
 
-    def _is_taken_by_another(self, silent: SilentService) -> bool:
+    def _address_is_taken(self, silent: SilentService) -> bool:
         """Whether another program uses the address of a broker that could not start."""
-        lives = silent.id in self.registry.brokers or self.lives_by_word_of_others(silent.id)
+        alive = silent.id in self.registry.brokers or self.is_alive_by_peers(silent.id)
         takes = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
         failed = self.failed_start(silent.id)
-        return takes and not lives and failed is not None and failed.cause == ADDRESS
+        return takes and not alive and failed is not None and failed.cause == ADDRESS
 
-    def full_state_under_way(self, broker_id: int) -> BrokerBacklog | None:
+    def pending_full_state(self, broker_id: int) -> BrokerBacklog | None:
         """Returns the backlog of a new incarnation that may still be processing its full state,
         because the active controller has known it only for a short time."""
         backlog = self.backlogs.get(broker_id)
@@ -184,11 +175,11 @@ class ClusterView:
         return state is not None and state.broker is not None and state.broker.is_starting
 
     @property
-    def nobody_has_read(self) -> bool:
+    def metadata_unread(self) -> bool:
         """Whether no service that answered has read the metadata store yet, so that neither other
         services nor partitions are known."""
-        tellers = self.observed.tellers
-        return not any(state.controller or _has_read(state) for state in tellers)
+        reporters = self.observed.reporters
+        return not any(state.controller or _has_read(state) for state in reporters)
 
     def failed_start(self, broker_id: int) -> RejectedStart | None:
         """Returns why the broker's last start failed.
@@ -197,7 +188,7 @@ class ClusterView:
         process holds the id, it belongs to a directory that is missing, for example because its
         disk is not mounted.
         """
-        rejected = self._left_behind(broker_id, NEWER_BY_MS)
+        rejected = self._last_rejected_start(broker_id, NEWER_BY_MS)
         if rejected is None or rejected.cause in NOT_ITS_OWN_FAILURE or rejected.has_run_since:
             return None
         is_held = broker_id in self.registry.brokers
@@ -224,10 +215,12 @@ class ClusterView:
 
     def crash(self, broker_id: int) -> RejectedStart | None:
         """Returns the fault with which its last process ended, as that process reported it."""
-        rejected = self._left_behind(broker_id, HANDED_OVER_WITHIN_MS)
+        rejected = self._last_rejected_start(broker_id, HANDED_OVER_WITHIN_MS)
         return rejected if rejected is not None and rejected.cause == FAULT else None
 
-    def _left_behind(self, broker_id: int, before_departure_ms: int) -> RejectedStart | None:
+    def _last_rejected_start(
+        self, broker_id: int, before_departure_ms: int
+    ) -> RejectedStart | None:
         """Returns None, too, if a process was registered since and ended in another way."""
         rejected = self.rejected_starts.get(broker_id)
         departure = self.departures.get(broker_id)
@@ -243,7 +236,7 @@ class ClusterView:
         departure = self.departures.get(broker_id)
         return departure is not None and departure.cause == Cause.BROKER_STOPPED.value
 
-    def lives_by_word_of_others(self, broker_id: int) -> bool:
+    def is_alive_by_peers(self, broker_id: int) -> bool:
         return (
             self.last_fetch_ms(broker_id) is not None or self.last_answer_ms(broker_id) is not None
         )
@@ -259,8 +252,11 @@ class ClusterView:
 
     def answers_elsewhere(self, broker_id: int) -> bool:
         """Whether it answers, but not at its registered address."""
-        silent, away = self._at_registered(broker_id), (*_NO_CONNECTION, Listening.UNRESOLVED)
-        return silent is not None and broker_id in self.brokers and silent.listening in away
+        silent, unreachable = (
+            self._at_registered(broker_id),
+            (*_NO_CONNECTION, Listening.UNRESOLVED),
+        )
+        return silent is not None and broker_id in self.brokers and silent.listening in unreachable
 
     def _at_registered(self, broker_id: int) -> SilentService | None:
         """Returns the silent service at its registered address, or None if that address answers."""
@@ -274,25 +270,25 @@ class ClusterView:
 
     def named_active(self) -> list[str]:
         """Returns addresses that are named as the active controller's and do not answer."""
-        tellers = self.observed.tellers
-        told = [s.broker.controller_address for s in tellers if s.broker]
-        told += [s.controller.active_address for s in tellers if s.controller]
+        reporters = self.observed.reporters
+        addresses = [s.broker.controller_address for s in reporters if s.broker]
+        addresses += [s.controller.active_address for s in reporters if s.controller]
         answered = {state.address for state in self.controllers}
-        return sorted({address for address in told if address} - answered)
+        return sorted({address for address in addresses if address} - answered)
 
     @property
-    def nobody_reigns(self) -> bool:
+    def has_no_controller(self) -> bool:
         """Whether no controller is active, or the active one is paused.
 
         False if the active one is or may be alive and only does not answer here, and if no service
         could know of one.
         """
         named = self.named_active()
-        if self.nobody_has_read and not self.silent_controllers():
+        if self.metadata_unread and not self.silent_controllers():
             return False
         return self.active is None and not any(
             service.address in named
-            and (service.listening in _MAY_REIGN or self.silenced_by(service))
+            and (service.listening in _MAY_BE_ACTIVE or self.silenced_by(service))
             for service in self.observed.silent
         )
 
@@ -312,7 +308,7 @@ class ClusterView:
 
     def _heard(self, broker_id: int) -> Iterator[HeardBroker]:
         """Yields what brokers know of it, also over healthy partitions that are not reported."""
-        for state in (*self.brokers.values(), *self._glimpsed.values()):
+        for state in (*self.brokers.values(), *self._short_states.values()):
             assert state.broker is not None
             yield from (heard for heard in state.broker.heard if heard.broker_id == broker_id)
 
@@ -361,7 +357,7 @@ class ClusterView:
         return next((f for f in leading[1].followers if f.broker_id == broker_id), None)
 
     def store_lost(self, broker_id: int) -> bool:
-        state = self.brokers.get(broker_id) or self._glimpsed.get(broker_id)
+        state = self.brokers.get(broker_id) or self._short_states.get(broker_id)
         return state is not None and state.store.unreachable_ms >= 0
 
     def cannot_write_store(self, broker_id: int) -> bool:
@@ -370,9 +366,9 @@ class ClusterView:
     @property
     def store_is_full(self) -> bool:
         """Whether any service had a write rejected; one is enough."""
-        return any(state.store.write_problem for state in self.observed.tellers)
+        return any(state.store.write_problem for state in self.observed.reporters)
 
-    def everybody_lost_store(self) -> bool:
+    def store_lost_by_all(self) -> bool:
         """Whether no service reaches the store; a full store counts as lost.
 
         True, too, if some lost it so recently that others may not have used it since, unless the
@@ -381,16 +377,16 @@ class ClusterView:
         """
         if self.store_is_full:
             return True
-        return is_lost_for_all(self.observed.tellers)
+        return is_lost_for_all(self.observed.reporters)
 
     def store_root(self, broker_id: int) -> Root:
         """Returns a root of the store if all services miss it, else one of the broker that does."""
-        if self.everybody_lost_store():
+        if self.store_lost_by_all():
             return self.lost_store_root
         return Root(causes.STORE_UNREACHABLE, broker_id)
 
     @property
-    def store_takes_changes(self) -> bool:
+    def store_accepts_changes(self) -> bool:
         """Whether the store accepts changes, by the service that reports registrations."""
         return self.registry.store_answers and not self.store_is_full
 
@@ -401,30 +397,30 @@ class ClusterView:
 
     def _registry(self) -> Registry:
         if self.active is not None and self.active.controller is not None:
-            teller, told = self.active, self.active.controller.registered
+            reporter, registered_brokers = self.active, self.active.controller.registered
         else:
             # Brokers with complete answers come before busy ones that know no more.
             brokers = sorted(
-                (*self.brokers.values(), *self._glimpsed.values()),
+                (*self.brokers.values(), *self._short_states.values()),
                 key=lambda s: (
                     not _has_read(s),
                     s.store.unreachable_ms >= 0,
-                    s.id in self._glimpsed,
+                    s.id in self._short_states,
                     s.id,
                 ),
             )
             if not brokers:
                 return Registry({}, None, store_answers=False)
-            teller = brokers[0]
-            assert teller.broker is not None
-            told = teller.broker.registered
-        registered = {broker.broker_id: broker for broker in told}
-        return Registry(registered, teller, teller.store.unreachable_ms < 0)
+            reporter = brokers[0]
+            assert reporter.broker is not None
+            registered_brokers = reporter.broker.registered
+        registered = {broker.broker_id: broker for broker in registered_brokers}
+        return Registry(registered, reporter, reporter.store.unreachable_ms < 0)
 
     def _departures(self) -> dict[int, Departure]:
         """Returns the departures by the service that reports the registrations."""
-        teller = self.registry.teller
-        state = None if teller is None else teller.controller or teller.broker
+        reporter = self.registry.reporter
+        state = None if reporter is None else reporter.controller or reporter.broker
         found: dict[int, Departure] = {}
         for departure in state.departures if state else ():
             found.setdefault(departure.broker_id, departure)
@@ -434,7 +430,7 @@ class ClusterView:
         """Returns pressures by broker id and resource. A broker's own report comes before that of
         others."""
         found: dict[tuple[int, str], BrokerPressure] = {}
-        for state in sorted(self.observed.tellers, key=lambda s: s.broker is not None):
+        for state in sorted(self.observed.reporters, key=lambda s: s.broker is not None):
             for pressure in (state.controller or state.broker or _NOTHING).pressures:
                 own = state.broker is not None and state.id == pressure.broker_id
                 if own or (pressure.broker_id, pressure.resource) not in found:
@@ -446,19 +442,19 @@ class ClusterView:
 
     def _rejected_starts(self) -> dict[int, RejectedStart]:
         """Returns rejected starts by broker id, by the service that reports the registrations."""
-        teller = self.registry.teller
-        state = None if teller is None else teller.controller or teller.broker
+        reporter = self.registry.reporter
+        state = None if reporter is None else reporter.controller or reporter.broker
         return {start.broker_id: start for start in (state.rejected_starts if state else ())}
 
     def _backlogs(self) -> dict[int, BrokerBacklog]:
-        return {b.broker_id: b for b in (self.reign.backlogs if self.reign else ())}
+        return {
+            b.broker_id: b
+            for b in (self.controller_state.backlogs if self.controller_state else ())
+        }
 
     def _deleting(self) -> set[str]:
-        return {
-            d.topic_id
-            for d in (self.reign.deletions if self.reign else ())
-            if not d.first_partition
-        }
+        state = self.controller_state
+        return {d.topic_id for d in (state.deletions if state else ()) if not d.first_partition}
 
     def _keys(self) -> dict[TopicPartition, PartitionKeyState]:
         """Returns keys by name: the controller's before those that brokers have read, and these
@@ -466,7 +462,10 @@ class ClusterView:
         partitions have no leaders for that reason."""
         found = {name_of_key(key): key for key in keys_of_leaders(self.brokers)}
         found |= {name_of_key(key): key for key in self.observed.metadata}
-        found |= {name_of_key(key): key for key in (self.reign.partitions if self.reign else ())}
+        found |= {
+            name_of_key(key): key
+            for key in (self.controller_state.partitions if self.controller_state else ())
+        }
         return {
             name: self._as_its_leader_knows(found[name])
             for name in sorted(found)

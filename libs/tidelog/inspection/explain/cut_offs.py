@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.inspection.explain import causes, pressures
+from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.cluster_view import ClusterView, Life
-from tidelog.inspection.explain.observed import Listening, name_of
-from tidelog.inspection.explain.words import brokers, span
+from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
+from tidelog.inspection.explain.formatting import brokers, span
+from tidelog.inspection.explain.observation import Listening, name_of
 from tidelog.inspection.model import Finding
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # If this many services do not react to the only one that answers, that one is cut off.
 MIN_OUT_OF_REACH = 2
@@ -44,18 +44,18 @@ def is_cut_off(view: ClusterView, broker_id: int) -> bool:
 
 def _answers_alone(view: ClusterView, broker_id: int) -> bool:
     """Whether explain runs on the broker's side of the partition, where no other service reacts."""
-    tellers = view.observed.tellers
-    if [state.id for state in tellers if state.broker is not None] != [broker_id]:
+    reporters = view.observed.reporters
+    if [state.id for state in reporters if state.broker is not None] != [broker_id]:
         return False
-    away = view.observed.silent
+    unreachable = view.observed.silent
     unheard = view.store_lost(broker_id) or any(
         view.links.silent_ms(broker_id, other) is not None for other in view.registry.brokers
     )
     return (
-        len(tellers) == 1
+        len(reporters) == 1
         and unheard
-        and len(away) >= MIN_OUT_OF_REACH
-        and all(service.listening is Listening.SILENT for service in away)
+        and len(unreachable) >= MIN_OUT_OF_REACH
+        and all(service.listening is Listening.SILENT for service in unreachable)
     )
 
 
@@ -67,7 +67,7 @@ def _serves(view: ClusterView, broker_id: int) -> bool:
     stood_still_ms = broker.elections.last_standstill_ms if broker and broker.elections else -1
     if 0 <= stood_still_ms < RESUMED_WITHIN_MS:
         return False
-    return pressures.why_silent(view, broker_id) is None
+    return broker_pressures.why_silent(view, broker_id) is None
 
 
 def summary(view: ClusterView, root: Root) -> str:
@@ -75,7 +75,7 @@ def summary(view: ClusterView, root: Root) -> str:
     if _answers_alone(view, broker_id):
         return f"broker {broker_id} is cut off: it alone answers here, and reaches no other service"
     store = " and from the metadata store" if view.store_lost(broker_id) else ""
-    return f"broker {broker_id} lives and is cut off from the other brokers{store}"
+    return f"broker {broker_id} is alive and cut off from the other brokers{store}"
 
 
 def evidence(view: ClusterView, broker_id: int) -> Iterator[str]:
@@ -103,11 +103,11 @@ def is_cut_off_from_controller(view: ClusterView, broker_id: int) -> bool:
         return False
     if view.has_unresolved_name(broker_id) or view.answers_elsewhere(broker_id):
         return False  # Its address is wrong, which is a finding of its own.
-    life = view.life(broker_id)
-    lives = life is Life.ANSWERS or (
-        life is Life.UNREACHABLE and view.lives_by_word_of_others(broker_id)
+    liveness = view.liveness(broker_id)
+    alive = liveness is Liveness.ANSWERS or (
+        liveness is Liveness.UNREACHABLE and view.is_alive_by_peers(broker_id)
     )
-    return lives and _serves(view, broker_id)
+    return alive and _serves(view, broker_id)
 
 
 def controller_root_of(broker_id: int) -> Root:
@@ -145,8 +145,8 @@ def controller_cut_off(view: ClusterView) -> Iterator[Finding]:
         yield Finding(
             causes.CONTROLLER_CUT_OFF,
             causes.WARNING,
-            f"{who}, the active controller, does not reach broker {broker_id}, which lives: what "
-            "it decides does not get there",
+            f"{who}, the active controller, does not reach broker {broker_id}, which is alive: "
+            "what it decides does not get there",
             tuple(_evidence(view, broker_id)),
             f"Check the network from the machine of {who} to {address}, the advertised address of "
             f"broker {broker_id}: routes, firewall and security rules, and what lies between. The "
@@ -158,7 +158,7 @@ def controller_cut_off(view: ClusterView) -> Iterator[Finding]:
 def _evidence(view: ClusterView, broker_id: int) -> Iterator[str]:
     yield from (f"broker {broker_id}: {line}" for line in view.links.evidence(broker_id))
     if broker_id in view.brokers:
-        yield f"broker-{broker_id} answers questions: it lives"
+        yield f"broker-{broker_id} answers requests: it is alive"
     reached = view.links.connected
     yield f"the controller reaches {brokers(reached) if reached else 'no broker'}"
     backlog = view.backlogs.get(broker_id)

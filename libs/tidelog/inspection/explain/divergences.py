@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.words import brokers, listed
+from tidelog.inspection.explain.formatting import brokers, listed
 from tidelog.inspection.model import DivergedOffsets, ReplicaState
 from tidelog.model import TopicPartition
 
@@ -94,8 +94,8 @@ def _next_step(name: TopicPartition, concerned: Sequence[int]) -> str:
     return (
         f"Consumers get what the leader of {name} holds. Compare the replicas with each other and "
         f"with a backup or an archive: `tidelog dump-log --records FILE` of {directory} in the "
-        f"data_dir of {brokers(concerned)}, and of the other replicas. Where the leader's is "
-        f"wrong, let a right one lead first (tidelog leaders move {name}=BROKER). Then have the "
+        f"data_dir of {brokers(concerned)}, and of the other replicas. If the leader's is "
+        f"wrong, elect a correct one first (tidelog leaders move {name}=BROKER). Then have the "
         f"wrong one copied again: stop its broker, move {directory} out of its data_dir and keep "
         "it, and start the broker."
     )

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from tidelog.inspection.explain import causes, next_steps, reboots
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
-from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
+from tidelog.inspection.explain.formatting import ago, brokers, listed, name_of_key, since
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
-from tidelog.inspection.explain.words import ago, brokers, listed, name_of_key, since
 from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Stored in place of the broker epoch in which a member was admitted.
 LOST_DATA = 0
@@ -29,15 +29,17 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if not members:
         # No replica is to lead it: the topic is being deleted.
         return None
-    fates = [_fate(view, key, member, in_isr=member in key.isr) for member in members]
-    evidence = [_without_leader_since(view, key), *(fate.evidence for fate in fates)]
-    reasons = [fate.reason for fate in fates if fate.reason is not None]
+    candidates = [
+        _candidate_state(view, key, member, in_isr=member in key.isr) for member in members
+    ]
+    evidence = [_without_leader_since(view, key), *(candidate.evidence for candidate in candidates)]
+    reasons = [candidate.reason for candidate in candidates if candidate.reason is not None]
     reasons += reboots.of_lost_data(view, key, members)
-    away = [fate.member for fate in fates if fate.reason is not None]
-    if view.nobody_reigns:
-        reasons.append(_nobody_elects())
-    many = _waits_for(key, away)
-    next_for = partial(_next_step, key, away, _paused(fates))
+    unavailable = [candidate.member for candidate in candidates if candidate.reason is not None]
+    if view.has_no_controller:
+        reasons.append(_no_controller_to_elect())
+    many = _waits_for(key, unavailable)
+    next_for = partial(_next_step, key, unavailable, _paused(candidates))
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
@@ -51,12 +53,12 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     )
 
 
-def _waits_for(key: PartitionKeyState, away: Sequence[InSyncMember]) -> str:
+def _waits_for(key: PartitionKeyState, unavailable: Sequence[InSyncMember]) -> str:
     """Continues a sentence "it …"."""
     if key.unclean_leader_election:
         return "waits for any of its replicas, because unclean_leader_election is set"
-    if away:
-        return f"waits for {_who_is_away(away)}"
+    if unavailable:
+        return f"waits for {_unavailable_members(unavailable)}"
     if key.recovery == "manual":
         return (
             "waits for consent: all that were in sync are back, none has kept everything, and "
@@ -67,47 +69,47 @@ def _waits_for(key: PartitionKeyState, away: Sequence[InSyncMember]) -> str:
 
 def _next_step(
     key: PartitionKeyState,
-    away: Sequence[InSyncMember],
+    unavailable: Sequence[InSyncMember],
     paused: Sequence[int],
     names: Sequence[TopicPartition],
 ) -> str:
     """Returns the next step for all partitions of these names, which wait for the same as that of
     `key`. `paused`: brokers that must not be started, because their processes exist."""
-    return " ".join((*map(next_steps.of_paused, paused), _step(key, away, names)))
+    return " ".join((*map(next_steps.of_paused, paused), _step(key, unavailable, names)))
 
 
-def _paused(fates: Sequence[_Fate]) -> list[int]:
+def _paused(candidates: Sequence[_CandidateState]) -> list[int]:
     return sorted(
-        fate.member.broker_id
-        for fate in fates
-        if fate.reason is not None and fate.reason.root.cause == causes.BROKER_PAUSED
+        candidate.member.broker_id
+        for candidate in candidates
+        if candidate.reason is not None and candidate.reason.root.cause == causes.BROKER_PAUSED
     )
 
 
 def _step(
-    key: PartitionKeyState, away: Sequence[InSyncMember], names: Sequence[TopicPartition]
+    key: PartitionKeyState, unavailable: Sequence[InSyncMember], names: Sequence[TopicPartition]
 ) -> str:
     if key.unclean_leader_election:
         return f"Start any of brokers {listed(key.replicas)}."
-    if away:
-        return _bring_back(away, next_steps.recover(names, "--from-live-replicas"))
+    if unavailable:
+        return _bring_back(unavailable, next_steps.recover(names, "--from-live-replicas"))
     if key.recovery == "manual":
-        return f"Consent to the loss of what no replica has any more: {next_steps.recover(names)}"
-    return "Look at the findings about controller and store; the election follows by itself."
+        return f"Accept the loss of records that no replica has: {next_steps.recover(names)}"
+    return "Check the findings about controller and store; the election follows by itself."
 
 
-def _intact(away: Sequence[InSyncMember]) -> list[int]:
+def _intact(unavailable: Sequence[InSyncMember]) -> list[int]:
     """Returns members any one of which can be elected without loss when it is back."""
-    return sorted(m.broker_id for m in away if m.broker_epoch != LOST_DATA)
+    return sorted(m.broker_id for m in unavailable if m.broker_epoch != LOST_DATA)
 
 
-def _damaged(away: Sequence[InSyncMember]) -> list[int]:
-    return sorted(m.broker_id for m in away if m.broker_epoch == LOST_DATA)
+def _damaged(unavailable: Sequence[InSyncMember]) -> list[int]:
+    return sorted(m.broker_id for m in unavailable if m.broker_epoch == LOST_DATA)
 
 
-def _bring_back(away: Sequence[InSyncMember], recover: str) -> str:
+def _bring_back(unavailable: Sequence[InSyncMember], recover: str) -> str:
     """The step without loss comes first."""
-    intact = _intact(away)
+    intact = _intact(unavailable)
     lossy = (
         f"{recover}, which elects the best log among the live replicas; "
         "records that only the lost ones hold are lost"
@@ -124,18 +126,18 @@ def _bring_back(away: Sequence[InSyncMember], recover: str) -> str:
             f"directory is intact. Only if it is lost for good: {lossy}."
         )
     return (
-        f"Start {brokers(_damaged(away))}: the best log among all replicas is then elected. If one "
-        f"of them is lost for good: {lossy}."
+        f"Start {brokers(_damaged(unavailable))}: the best log among all replicas is then elected. "
+        f"If one of them is lost for good: {lossy}."
     )
 
 
-def _who_is_away(away: Sequence[InSyncMember]) -> str:
+def _unavailable_members(unavailable: Sequence[InSyncMember]) -> str:
     """One intact member is enough; members that are known to have lost data are all compared."""
-    damaged, whole = _damaged(away), _intact(away)
-    if len(whole) > 1:
-        return f"any one of {brokers(whole)}, each last known to hold every committed record"
-    if whole:
-        return f"{brokers(whole)}, last known to hold every committed record"
+    damaged, intact = _damaged(unavailable), _intact(unavailable)
+    if len(intact) > 1:
+        return f"any one of {brokers(intact)}, each last known to hold every committed record"
+    if intact:
+        return f"{brokers(intact)}, last known to hold every committed record"
     return (
         f"{brokers(damaged)}, which {'is' if len(damaged) == 1 else 'are'} known to have lost "
         "data, and may yet hold what no other has"
@@ -150,7 +152,7 @@ def _without_leader_since(view: ClusterView, key: PartitionKeyState) -> str:
     return f"{name_of_key(key)}: its key has no leader in leader epoch {epoch}{when}{why}{change}"
 
 
-class _Fate(NamedTuple):
+class _CandidateState(NamedTuple):
     """The state of a last-known member.
 
     - `reason`: why it does not serve; None if it does.
@@ -163,15 +165,15 @@ class _Fate(NamedTuple):
     can_lead: bool = False
 
 
-def _fate(
+def _candidate_state(
     view: ClusterView, key: PartitionKeyState, member: InSyncMember, *, in_isr: bool
-) -> _Fate:
+) -> _CandidateState:
     broker_id = member.broker_id
     was = f"broker {broker_id} was {'in the ISR' if in_isr else 'eligible'}"
     if member.broker_epoch == LOST_DATA:
         was += " and is known to have lost data"
     elif member.broker_epoch != NOT_KNOWN:
-        was += f" in its life {member.broker_epoch}"
+        was += f" in its incarnation {member.broker_epoch}"
     reason = why_broker_does_nothing(view, broker_id)
     if reason is not None:
         departure = view.departures.get(broker_id)
@@ -180,42 +182,42 @@ def _fate(
             if departure is not None
             else f"it {reason.words}"
         )
-        return _Fate(member, f"{was}; {gone}", reason)
+        return _CandidateState(member, f"{was}; {gone}", reason)
     replica = view.replica(key, broker_id)
     failure = None if replica is None else failure_of(replica, broker_id)
     if failure is not None:
-        return _Fate(member, f"{was}; it {failure.words}", failure)
+        return _CandidateState(member, f"{was}; it {failure.words}", failure)
     registered = view.registry.brokers.get(broker_id)
     if registered is None:
         root = Root(causes.BROKER_UNREGISTERED, broker_id)
         not_registered = Reason(root, "is not registered")
-        return _Fate(member, f"{was}; it lives and is not registered", not_registered)
+        return _CandidateState(member, f"{was}; it is alive and not registered", not_registered)
     if registered.state == "stopping":
         root = Root(causes.BROKER_STOPPING, broker_id)
-        return _Fate(member, f"{was}; it is stopping", Reason(root, "is stopping"))
+        return _CandidateState(member, f"{was}; it is stopping", Reason(root, "is stopping"))
     whole_since = registered.synced_whole_since if key.synced else registered.whole_since
     if whole_since and 0 < member.broker_epoch < whole_since:
-        return _Fate(
+        return _CandidateState(
             member,
-            f"{was}; it is back in life {registered.broker_epoch}, and has lost data: it is whole "
-            f"only since life {whole_since}",
+            f"{was}; it is back in incarnation {registered.broker_epoch}, and has lost data: it "
+            f"is intact only since incarnation {whole_since}",
         )
-    return _Fate(
+    return _CandidateState(
         member,
-        f"{was}; it is there in life {registered.broker_epoch}",
+        f"{was}; it is there in incarnation {registered.broker_epoch}",
         can_lead=member.broker_epoch != LOST_DATA,
     )
 
 
-def _nobody_elects() -> Reason:
+def _no_controller_to_elect() -> Reason:
     return Reason(Root(causes.NO_CONTROLLER), "there is no active controller to elect a leader")
 
 
 def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     """The key names a leader that serves no client, and no other has been elected yet."""
-    life = view.life(key.leader)
+    liveness = view.liveness(key.leader)
     starts = view.is_starting(key.leader) and view.leading(key) is None
-    if life not in (Life.DEAD, Life.PAUSED) and not starts:
+    if liveness not in (Liveness.DEAD, Liveness.PAUSED) and not starts:
         return None
     reason = why_broker_does_nothing(view, key.leader)
     assert reason is not None
@@ -223,20 +225,20 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     reasons = [reason]
     gone = next_steps.LeaderGone(
         key.leader,
-        stands_still=life is Life.PAUSED,
-        store_away=view.registry.teller is not None and not view.store_takes_changes,
-        has_controller=not view.nobody_reigns,
+        is_paused=liveness is Liveness.PAUSED,
+        store_unreachable=view.registry.reporter is not None and not view.store_accepts_changes,
+        has_controller=not view.has_no_controller,
     )
-    if view.nobody_reigns:
-        reasons.append(_nobody_elects())
-        waits = "nobody elects another, because no controller is active"
-    elif not view.store_takes_changes:
+    if view.has_no_controller:
+        reasons.append(_no_controller_to_elect())
+        waits = "no other is elected, because no controller is active"
+    elif not view.store_accepts_changes:
         reasons.append(Reason(view.lost_store_root, "keeps everything as it is"))
-        waits = "nobody can elect another as long as the metadata store takes no changes"
+        waits = "no other can be elected while the metadata store accepts no changes"
     elif starts:
-        waits = "it leads again once the controller has told it so, or another is elected"
-    elif fates := _without_successor(view, key):
-        return _leader_gone_for_good(key, reason, fates, paused=life is Life.PAUSED)
+        waits = "it leads again once the controller has commanded it, or another is elected"
+    elif candidates := _without_successor(view, key):
+        return _leader_gone_for_good(key, reason, candidates, paused=liveness is Liveness.PAUSED)
     else:
         waits = "another is elected once its registration has ended"
     return Symptom(
@@ -256,7 +258,7 @@ def _named_leader(key: PartitionKeyState) -> str:
     return f"its key names broker {key.leader} as the leader in epoch {key.leader_epoch}"
 
 
-def _without_successor(view: ClusterView, key: PartitionKeyState) -> list[_Fate]:
+def _without_successor(view: ClusterView, key: PartitionKeyState) -> list[_CandidateState]:
     """Returns the fates of all members that may lead without loss, if none of them can. Empty if
     another broker is elected once the leader's registration has ended."""
     if key.unclean_leader_election:
@@ -264,21 +266,27 @@ def _without_successor(view: ClusterView, key: PartitionKeyState) -> list[_Fate]
         if any(why_broker_does_nothing(view, broker_id) is None for broker_id in others):
             return []
     members = (*key.isr, *key.eligible)
-    fates = [_fate(view, key, member, in_isr=member in key.isr) for member in members]
-    return [] if any(fate.can_lead for fate in fates) else fates
+    candidates = [
+        _candidate_state(view, key, member, in_isr=member in key.isr) for member in members
+    ]
+    return [] if any(candidate.can_lead for candidate in candidates) else candidates
 
 
 def _leader_gone_for_good(
-    key: PartitionKeyState, why_leader_is_gone: Reason, fates: Sequence[_Fate], *, paused: bool
+    key: PartitionKeyState,
+    why_leader_is_gone: Reason,
+    candidates: Sequence[_CandidateState],
+    *,
+    paused: bool,
 ) -> Symptom:
     """No broker can replace the leader, and soon the key has none. The partition waits for the same
     before and after that."""
     name = name_of_key(key)
-    away = [fate.member for fate in fates if fate.reason is not None]
+    unavailable = [candidate.member for candidate in candidates if candidate.reason is not None]
     gone = f"broker {key.leader}, which {why_leader_is_gone.words}"
-    waits = _waits_for(key, away)
-    standing_still = sorted({*_paused(fates), *([key.leader] if paused else [])})
-    next_for = partial(_next_step, key, away, standing_still)
+    waits = _waits_for(key, unavailable)
+    paused_brokers = sorted({*_paused(candidates), *([key.leader] if paused else [])})
+    next_for = partial(_next_step, key, unavailable, paused_brokers)
 
     return Symptom(
         causes.NO_LEADER,
@@ -287,8 +295,8 @@ def _leader_gone_for_good(
         f"{name} is led by {gone}, and no other can be elected; it {waits}",
         f"are led by {gone}, and no other can be elected; each {waits}",
         next_for([name]),
-        (_named_leader(key), *(fate.evidence for fate in fates)),
-        tuple(fate.reason for fate in fates if fate.reason is not None),
+        (_named_leader(key), *(candidate.evidence for candidate in candidates)),
+        tuple(candidate.reason for candidate in candidates if candidate.reason is not None),
         key.leader,
         next_for=next_for,
     )
@@ -301,16 +309,16 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
     found = [why_broker_does_nothing(view, broker_id) for broker_id in key.replicas]
     reasons = [reason for reason in found if reason is not None]
     nobody_there = len(reasons) == len(found)
-    if view.nobody_reigns:
-        reasons.append(_nobody_elects())
-    elif not view.store_takes_changes:
+    if view.has_no_controller:
+        reasons.append(_no_controller_to_elect())
+    elif not view.store_accepts_changes:
         reasons.append(Reason(view.lost_store_root, "keeps everything as it is"))
     if nobody_there:
         why = "none of its replicas is there"
         next_step = f"Start any of brokers {listed(key.replicas)}."
     else:
         why = "it waits for its first election"
-        next_step = "Look at the findings about controller and store; it follows by itself."
+        next_step = "Check the findings about controller and store; it follows by itself."
     answering = [b for b, reason in zip(key.replicas, found, strict=True) if reason is None]
     return Symptom(
         causes.NO_LEADER,
@@ -333,9 +341,9 @@ def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
     name, factor = name_of_key(key), key.replication_factor
     running = sum(1 for b in view.registry.brokers.values() if b.state == "running")
     reasons: tuple[Reason, ...] = ()
-    if view.nobody_reigns:
-        reasons = (_nobody_elects(),)
-    elif not view.store_takes_changes:
+    if view.has_no_controller:
+        reasons = (_no_controller_to_elect(),)
+    elif not view.store_accepts_changes:
         reasons = (Reason(view.lost_store_root, "keeps everything as it is"),)
     severity = causes.CRITICAL
     if not 0 < factor <= running:
@@ -345,12 +353,12 @@ def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
             "controller does the rest."
         )
     elif reasons:
-        why = "nobody has chosen them"
-        next_step = "Look at the findings about controller and store; it follows by itself."
+        why = "no controller has chosen them"
+        next_step = "Check the findings about controller and store; it follows by itself."
     else:
         severity = causes.INFO
         why = "{} being created"
-        next_step = "Look again in a moment; the active controller goes on."
+        next_step = "Run explain again in a moment; the active controller continues."
     asked = f", and the replication factor is {factor}" if factor else ""
     return Symptom(
         causes.NO_LEADER,
@@ -370,7 +378,7 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
         return None
     name = name_of_key(key)
     at_ms = key.unclean_elected_at_ms
-    when = f" {ago(at_ms, view.now_ms())}" if at_ms else ", at a time that its key does not tell"
+    when = f" {ago(at_ms, view.now_ms())}" if at_ms else ", at a time that its key does not contain"
     evidence = [
         f"{name}: broker {key.leader} was elected in leader epoch {key.leader_epoch}{when}, though "
         "it may lack committed records"

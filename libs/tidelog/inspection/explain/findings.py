@@ -6,37 +6,37 @@ from collections.abc import Iterator, Sequence, Set
 
 from tidelog.inspection.explain import (
     broker_identity,
+    broker_pressures,
     causes,
     clocks,
-    control,
     controller_identity,
+    controllers,
     cut_offs,
-    gateways,
     instability,
     key_placements,
     limited_clients,
-    operations,
-    pressures,
     reboots,
     rejections,
     repairs,
-    roots,
+    root_causes,
     service_pressures,
+    silent_gateways,
     standbys,
     store,
     store_members,
+    waiting_operations,
 )
 from tidelog.inspection.explain.causes import Root, Symptom
-from tidelog.inspection.explain.cluster_view import ClusterView, Life
-from tidelog.inspection.explain.observed import Observed
+from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
+from tidelog.inspection.explain.formatting import MAX_NAMED, listed
+from tidelog.inspection.explain.observation import Observation
 from tidelog.inspection.explain.partitions import symptoms
-from tidelog.inspection.explain.replicas import not_asked, why_broker_does_nothing
-from tidelog.inspection.explain.words import MAX_NAMED, listed
+from tidelog.inspection.explain.replicas import not_queried, why_broker_does_nothing
 from tidelog.inspection.model import Finding, Scope
 
 _WHOLE = Scope()
 # Symptoms that are reported under their roots, if these have findings.
-_TOLD_BY_ROOT = frozenset(
+_REPORTED_BY_ROOT = frozenset(
     {
         causes.REPLICA_OUT_OF_ISR,
         causes.TAKES_NO_RECORDS,
@@ -46,14 +46,14 @@ _TOLD_BY_ROOT = frozenset(
 )
 
 
-def explain(observed: Observed) -> tuple[Finding, ...]:
+def explain(observed: Observation) -> tuple[Finding, ...]:
     """Returns problems by severity, roots before their effects. Empty if no service that answered
     reports a problem."""
     view = ClusterView(observed)
     # If no service describes the requested part, the findings about the whole cluster are returned.
     scope = observed.scope if observed.states else _WHOLE
     seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
-    following = roots.following(seen)
+    following = root_causes.following(seen)
     found = [*_roots(view, following, scope), *_groups(seen)]
     of_topics = (
         *rejections.rejected(view),
@@ -64,12 +64,14 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
     # The roots of findings are reported with them, in every scope.
     named = {*map(str, following), *(because for finding in found for because in finding.because)}
     found += [
-        f for f in (*control.deletions(view), *operations.waiting(view)) if _in_scope(f, scope)
+        f
+        for f in (*controllers.deletions(view), *waiting_operations.waiting(view))
+        if _in_scope(f, scope)
     ]
     named |= {because for finding in found for because in finding.because}
     found += [
         f
-        for f in control.unacknowledged(view, following)
+        for f in controllers.unacknowledged(view, following)
         if _in_scope(f, scope) or _is_root(f, named)
     ]
     found += [
@@ -120,23 +122,23 @@ def _is_root(finding: Finding, named: Set[str]) -> bool:
     return str(Root(finding.cause, finding.broker)) in named
 
 
-def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Finding]:
+def _whole_cluster(view: ClusterView, following: root_causes.Following) -> Iterator[Finding]:
     yield from store.unreachable(view, following)
     yield from reboots.machine_rebooted(view, following)
     yield from clocks.findings(view)
     yield from store_members.unreachable(view)
     if not store_members.explain_slowness(view):
         yield from store.slow(view)
-    if view.observed.tellers:
-        yield from control.no_controller(view)
+    if view.observed.reporters:
+        yield from controllers.no_controller(view)
         yield from cut_offs.controller_cut_off(view)
         yield from controller_identity.contested(view)
         yield from standbys.no_standby(view)
-        yield from gateways.silent(view)
+        yield from silent_gateways.silent(view)
         yield from service_pressures.of_controllers(view)
         yield from service_pressures.of_gateways(view)
     if not view.observed.states:
-        yield from control.nobody_tells(view)
+        yield from controllers.no_report(view)
 
 
 def _belongs(view: ClusterView, finding: Finding, scope: Scope, named: Set[str]) -> bool:
@@ -146,30 +148,31 @@ def _belongs(view: ClusterView, finding: Finding, scope: Scope, named: Set[str])
         return True
     if scope.topic or scope.broker is None:
         return False
-    if (
-        finding.cause in (causes.STORE_UNREACHABLE, causes.STORE_FULL)
-        and view.everybody_lost_store()
-    ):
+    if finding.cause in (causes.STORE_UNREACHABLE, causes.STORE_FULL) and view.store_lost_by_all():
         return True
     return finding.broker == scope.broker
 
 
-def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Iterator[Finding]:
-    found = {root: follows for root, follows in following.items() if roots.told_here(root)}
+def _roots(view: ClusterView, following: root_causes.Following, scope: Scope) -> Iterator[Finding]:
+    found = {
+        root: follows
+        for root, follows in following.items()
+        if root_causes.is_reported_as_root(root)
+    }
     if not scope.topic or not any(name.topic == scope.topic for name in view.keys):
         # If no service describes the topic, the inactive brokers are all that can be reported.
-        for root in _lifeless(view):
+        for root in _dead_brokers(view):
             if scope.broker is None or root.broker == scope.broker:
                 found.setdefault(root, [])
-        for root in (*pressures.roots(view), *cut_offs.roots(view)):
+        for root in (*broker_pressures.roots(view), *cut_offs.roots(view)):
             if scope.broker is None or root.broker == scope.broker:
                 found.setdefault(root, [])
     for root, follows in found.items():
         if scope.broker is None or root.broker == scope.broker or follows:
-            yield roots.finding(view, root, follows)
+            yield root_causes.finding(view, root, follows)
 
 
-def _lifeless(view: ClusterView) -> Iterator[Root]:
+def _dead_brokers(view: ClusterView) -> Iterator[Root]:
     """Yields brokers that do nothing, even if no partition is affected yet.
 
     A broker that was stopped in order and is not needed is left out. Departures hold only brokers
@@ -185,8 +188,8 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
     known = {s.id for s in view.observed.silent if s.role == "broker" and s.id >= 0}
     known.update(view.brokers)
     for broker_id in sorted({*view.departures, *known, *view.registry.brokers, *failed} - stopped):
-        if view.life(broker_id) is Life.BUSY:
-            yield not_asked(view, broker_id).root
+        if view.liveness(broker_id) is Liveness.BUSY:
+            yield not_queried(view, broker_id).root
         reason = why_broker_does_nothing(view, broker_id)
         if reason is not None:
             yield reason.root
@@ -197,7 +200,7 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
 def _groups(seen: Sequence[Symptom]) -> Iterator[Finding]:
     groups: dict[tuple[object, ...], list[Symptom]] = {}
     for symptom in seen:
-        if symptom.cause in _TOLD_BY_ROOT and symptom.roots:
+        if symptom.cause in _REPORTED_BY_ROOT and symptom.roots:
             continue
         key = (symptom.cause, symptom.severity, symptom.roots, symptom.many)
         groups.setdefault(key, []).append(symptom)
@@ -211,7 +214,7 @@ def _finding(group: Sequence[Symptom]) -> Finding:
     alone = len(group) == 1
     topics = {name.topic for name in names}
     evidence: list[str] = []
-    for symptom in group[: roots.MAX_DESCRIBED]:
+    for symptom in group[: root_causes.MAX_DESCRIBED]:
         evidence += symptom.evidence
     if not alone:
         evidence.append(f"partitions: {listed(names)}")

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import name_of
+from tidelog.inspection.explain.formatting import brokers, span
+from tidelog.inspection.explain.observation import name_of
 from tidelog.inspection.explain.replicas import failure_of
-from tidelog.inspection.explain.words import brokers, span
 from tidelog.inspection.model import Finding, PartitionKeyState, RecentElections, ServiceState
 from tidelog.model import TopicPartition
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Counts within the window. In a rolling restart of three brokers a partition may have six
 # elections: away from each of them, and back to its preferred leader.
@@ -99,19 +99,19 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
     Trouble with the store ends leases of many services. If the leases of a single broker end, or of
     one that was paused, the reason is its own process or machine.
     """
-    told = [
+    reports = [
         (state, elections)
-        for state in sorted(view.observed.tellers, key=name_of)
+        for state in sorted(view.observed.reporters, key=name_of)
         if (elections := _elections_of(state)) is not None
     ]
-    losses = _lease_losses(view, told)
-    single = _of_single_brokers(losses, told, found)
+    losses = _lease_losses(view, reports)
+    single = _of_single_brokers(losses, reports, found)
     for loss in single:
-        yield _of_broker(loss, found, _led_most(told))
+        yield _of_broker(loss, found, _led_most(reports))
     explained = {loss.broker_id for loss in single}
     rest = [
         (state, elections)
-        for state, elections in told
+        for state, elections in reports
         if _is_many(elections, leaders_explained=bool(single)) and state.id not in explained
     ]
     if rest:
@@ -119,13 +119,13 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
 
 
 def _lease_losses(
-    view: ClusterView, told: Sequence[tuple[ServiceState, RecentElections]]
+    view: ClusterView, reports: Sequence[tuple[ServiceState, RecentElections]]
 ) -> list[_LeaseLoss]:
     found = {
         state.id: _LeaseLoss(state.id, own.registrations_lost, own.last_ms, own.window_ms, own)
-        for state, own in told
+        for state, own in reports
     }
-    for ends in view.reign.lease_ends if view.reign else ():
+    for ends in view.controller_state.lease_ends if view.controller_state else ():
         known = found.get(ends.broker_id)
         if known is None or known.ended <= ends.count:
             own = known.own if known is not None else None
@@ -137,14 +137,16 @@ def _lease_losses(
 
 def _of_single_brokers(
     losses: Sequence[_LeaseLoss],
-    told: Sequence[tuple[ServiceState, RecentElections]],
+    reports: Sequence[tuple[ServiceState, RecentElections]],
     found: Sequence[Finding],
 ) -> list[_LeaseLoss]:
     """Returns brokers whose own trouble ends their leases: they were paused, or only their leases
     end while the store serves all others."""
-    leaders = max((own.leaders for _, own in told if 0 <= own.last_ms <= OVER_AFTER_MS), default=0)
-    controllers = max((elections.controllers for _, elections in told), default=0)
-    others = {state.id for state, _ in told} - {loss.broker_id for loss in losses}
+    leaders = max(
+        (own.leaders for _, own in reports if 0 <= own.last_ms <= OVER_AFTER_MS), default=0
+    )
+    controllers = max((elections.controllers for _, elections in reports), default=0)
+    others = {state.id for state, _ in reports} - {loss.broker_id for loss in losses}
     store_suspect = any(
         f.cause in _OF_THE_STORE and f.broker < 0 and f.severity != causes.INFO for f in found
     )
@@ -159,8 +161,8 @@ def _of_single_brokers(
     ]
 
 
-def _led_most(told: Sequence[tuple[ServiceState, RecentElections]]) -> RecentElections | None:
-    counts = [own for _, own in told if own.leaders]
+def _led_most(reports: Sequence[tuple[ServiceState, RecentElections]]) -> RecentElections | None:
+    counts = [own for _, own in reports if own.leaders]
     return max(counts, key=lambda own: own.leaders, default=None)
 
 
@@ -182,7 +184,7 @@ def _of_broker(
     evidence = ["each time its partitions get other leaders, and it registers again"]
     if own is not None:
         evidence.append(
-            f"broker-{loss.broker_id} says: its own registration was lost "
+            f"broker-{loss.broker_id} reports: its own registration was lost "
             f"{plural(own.registrations_lost, 'time')}"
         )
     if led_most is not None:
@@ -193,20 +195,20 @@ def _of_broker(
     if loss.stood_still:
         assert own is not None
         summary = (
-            f"{who} stands still again and again, so that its lease has ended "
+            f"{who} is paused again and again, so that its lease has ended "
             f"{plural(loss.ended, 'time')} within the last {span(loss.window_ms)}"
         )
         evidence.append(
-            f"broker-{loss.broker_id} says: its process did not run for a second or longer "
+            f"broker-{loss.broker_id} reports: its process did not run for a second or longer "
             f"{plural(own.standstills, 'time')}, the longest {span(own.longest_standstill_ms)}"
         )
         next_step = _TO_LET_RUN.format(who=who)
     elif own is None:
-        evidence.append(f"{who} does not answer: whether its process stands still it cannot say")
+        evidence.append(f"{who} does not answer: it does not report whether its process was paused")
         next_step = f"{_TO_LET_RUN.format(who=who)} {_TO_CONNECT.format(who=who)}"
     else:
         evidence.append(
-            f"broker-{loss.broker_id} says: its process stood still for a second or longer "
+            f"broker-{loss.broker_id} reports: its process was paused for a second or longer "
             f"{plural(own.standstills, 'time')}, which does not explain it"
         )
         next_step = _TO_CONNECT.format(who=who)
@@ -224,8 +226,9 @@ def _of_broker(
 _TO_LET_RUN = (
     "Find what stops the process or the machine of {who}: a container or virtual machine that is "
     "paused, moved or saved (docker pause, snapshots, live migration), a frozen control group, "
-    "kill -STOP or a debugger, swapping, or a CPU that others take. Logs of the kernel and "
-    "of the host show it. A greater lease_ttl_seconds of {who} bridges standstills that have to be."
+    "kill -STOP or a debugger, swapping, or a CPU that other processes take. Logs of the kernel "
+    "and of the host show it. A greater lease_ttl_seconds of {who} bridges standstills that have "
+    "to be."
 )
 _TO_CONNECT = (
     "Check the network between {who} and the metadata store, which serves the other brokers: the "
@@ -235,14 +238,14 @@ _TO_CONNECT = (
 
 _TO_CORRECT_THE_STORE = (
     "Correct what it follows from: leases end while the metadata store does not answer, and "
-    "whatever is led changes hands."
+    "whatever leaderships change."
 )
 _TO_CORRECT_BROKERS = (
     "Correct what is wrong with {who}: partitions get other leaders each time that it leads and "
     "fails."
 )
 _TO_FIND_THE_CAUSE = (
-    "Look at etcd (its disk, its own elections), at the network to it and at what CPU the "
+    "Check etcd (its disk, its own elections), the network to it and what CPU the "
     "services get: leases that are not renewed in time end. A greater lease_ttl_seconds "
     "bridges longer gaps."
 )
@@ -250,16 +253,16 @@ _TO_FIND_THE_CAUSE = (
 
 def _single_movers(
     view: ClusterView,
-    told: Sequence[tuple[ServiceState, RecentElections]],
+    reports: Sequence[tuple[ServiceState, RecentElections]],
     found: Sequence[Finding],
 ) -> list[Root]:
     """Returns the problems of brokers that each hold a replica of every partition with repeated
     elections. Empty if more than leaders changes, which no single broker causes."""
-    if any(own.controllers >= MANY_CONTROLLERS or _loses_registrations(own) for _, own in told):
+    if any(own.controllers >= MANY_CONTROLLERS or _loses_registrations(own) for _, own in reports):
         return []
     names = {
         TopicPartition(own.topic, own.partition)
-        for _, own in told
+        for _, own in reports
         if own.leaders >= MANY_LEADERS and own.topic
     }
     keys = [view.keys[name] for name in names if name in view.keys]
@@ -275,7 +278,7 @@ def _moves(view: ClusterView, root: Root, key: PartitionKeyState) -> bool:
 
 
 def _of_many(
-    told: Sequence[tuple[ServiceState, RecentElections]],
+    reports: Sequence[tuple[ServiceState, RecentElections]],
     found: Sequence[Finding],
     movers: Sequence[Root],
 ) -> Finding:
@@ -284,8 +287,8 @@ def _of_many(
         dict.fromkeys(str(Root(f.cause, f.broker)) for f in found if f.cause in _OF_THE_STORE)
     )
     moving = sorted({root.broker for root in movers}) if not because else []
-    controllers = max(elections.controllers for _, elections in told)
-    leaders = max((elections for _, elections in told), key=lambda elections: elections.leaders)
+    controllers = max(elections.controllers for _, elections in reports)
+    leaders = max((elections for _, elections in reports), key=lambda elections: elections.leaders)
     window = span(leaders.window_ms)
     words = []
     if controllers >= MANY_CONTROLLERS:
@@ -293,7 +296,7 @@ def _of_many(
     if leaders.leaders >= MANY_LEADERS:
         name = f"{leaders.topic}/{leaders.partition}"
         words.append(f"{name} has had {plural(leaders.leaders, 'leader election')}")
-    lost = [state for state, elections in told if _loses_registrations(elections)]
+    lost = [state for state, elections in reports if _loses_registrations(elections)]
     if lost:
         words.append(f"{', '.join(map(name_of, lost))} lost the registration again and again")
     next_step = _TO_FIND_THE_CAUSE
@@ -305,7 +308,7 @@ def _of_many(
         causes.REPEATED_ELECTIONS,
         causes.WARNING,
         f"elections are repeated: within the last {window} {', and '.join(words)}",
-        tuple(_line(*each) for each in told),
+        tuple(_line(*each) for each in reports),
         next_step,
         broker=moving[0] if len(moving) == 1 else -1,
         because=because or tuple(map(str, movers)),
@@ -336,7 +339,8 @@ def _line(state: ServiceState, elections: RecentElections) -> str:
         else ""
     )
     return (
-        f"{name_of(state)} says: the controller has changed {plural(elections.controllers, 'time')}"
-        f"{most}; its own registration was lost {plural(elections.registrations_lost, 'time')}; "
-        f"the last of these {span(elections.last_ms)} ago"
+        f"{name_of(state)} reports: the controller has changed "
+        f"{plural(elections.controllers, 'time')}{most}; its own registration was lost "
+        f"{plural(elections.registrations_lost, 'time')}; the last of these "
+        f"{span(elections.last_ms)} ago"
     )

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.words import MAX_NAMED, listed, span
+from tidelog.inspection.explain.formatting import MAX_NAMED, listed, span
 from tidelog.inspection.model import Finding, KeyPlacement
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Sampled keys of a topic in two partitions; fewer may be records that were placed explicitly.
 MANY_KEYS = 3
@@ -24,7 +24,7 @@ _Keys = dict[int, dict[int, KeyPlacement]]
 
 def partitioners_differ(view: ClusterView) -> Iterator[Finding]:
     topics: dict[tuple[str, int], _Keys] = {}
-    for state in view.observed.tellers:
+    for state in view.observed.reporters:
         for sampled in state.broker.sampled_keys if state.broker else ():
             keys = topics.setdefault((sampled.topic, sampled.partitions), {})
             for placement in sampled.keys:

@@ -6,23 +6,24 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
-from tidelog.inspection.explain import causes, pressures, resources
+from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import BROKER, name_of
+from tidelog.inspection.explain.formatting import listed, span
+from tidelog.inspection.explain.observation import BROKER, name_of
 from tidelog.inspection.explain.rejections import OVER_AFTER_MS
-from tidelog.inspection.explain.words import listed, span
-from tidelog.inspection.gateways import ALIVE, known_gateways, state_of
+from tidelog.inspection.gateway_reports import ALIVE, known_gateways, state_of
 from tidelog.inspection.model import Finding, Scope, ServiceState
-from tidelog.wording import plural
+from tidelog.inspection.resource_pressures import CONNECTIONS
+from tidelog.phrases import plural
 
 OF_ALL_CLIENTS = "max_client_requests"
-CONNECTIONS = "max_connections_per_client"
+MAX_CONNECTIONS = "max_connections_per_client"
 _NEXT_STEP = {
     OF_ALL_CLIENTS: "Find the clients that send most (tidelog_client_requests of each service, and "
     "the rejected addresses above), and let them send fewer requests at once; or raise "
     "max_client_requests of {who}.",
-    CONNECTIONS: "Let each process at that address share one client, or close those that it does "
-    "not use; where it stands for many machines, raise max_connections_per_client of {who}.",
+    MAX_CONNECTIONS: "Let each process at that address share one client, or close those that it "
+    "does not use; if many machines share the address, raise max_connections_per_client of {who}.",
     "connections": "Find the clients that hold most connections of {who} (`ss -tn` on its host), "
     "and let them use fewer; or start another gateway.",
     "body_bytes": "Let clients send fewer large bodies to {who} at once, or raise its "
@@ -35,8 +36,8 @@ _NEXT_STEP = {
     ),
 }
 _OTHERWISE = (
-    "Let the client wait for answers before it sends more; where its address stands for many "
-    "machines, raise {limit} of {who}."
+    "Let the client wait for answers before it sends more; if many machines share its "
+    "address, raise {limit} of {who}."
 )
 _OF_ALL = frozenset({OF_ALL_CLIENTS, *GATEWAY_TOTAL_LIMITS})
 
@@ -68,7 +69,7 @@ def limited(view: ClusterView, scope: Scope) -> Iterator[Finding]:
 
 def _of_services(view: ClusterView) -> Iterator[_Rejecting]:
     """Leaves out clients whose many connections are a finding about the service."""
-    for state in sorted(view.observed.tellers, key=name_of):
+    for state in sorted(view.observed.reporters, key=name_of):
         broker = state.id if state.role == BROKER else -1
         for client in state.limited_clients:
             if not _has_finding(view, state, client):
@@ -80,9 +81,11 @@ def _of_gateways(view: ClusterView) -> Iterator[_Rejecting]:
     for gateway in known_gateways(view.observed.states):
         if state_of(gateway) == ALIVE:
             name = f"the gateway at {gateway.address} on {gateway.host}"
-            many = next((p for p in gateway.pressures if p.resource == resources.CONNECTIONS), None)
+            many = next((p for p in gateway.pressures if p.resource == CONNECTIONS), None)
             for client in gateway.limited_clients:
-                if client.limit != CONNECTIONS or not pressures.is_of_client(many, client.address):
+                if client.limit != MAX_CONNECTIONS or not broker_pressures.is_of_client(
+                    many, client.address
+                ):
                     yield _Rejecting(name, -1, client)
 
 
@@ -99,12 +102,12 @@ def of_many_connections(view: ClusterView, broker_id: int) -> list[str]:
 
 def _has_finding(view: ClusterView, state: ServiceState, client: LimitedClient) -> bool:
     """Whether the client's many connections are a finding about the service."""
-    if client.limit != CONNECTIONS:
+    if client.limit != MAX_CONNECTIONS:
         return False
     if state.role != BROKER:
-        many = view.controller_pressures.get(state.id, {}).get(resources.CONNECTIONS)
-        return pressures.is_of_client(many, client.address)
-    return pressures.connects_most(view, state.id, client.address)
+        many = view.controller_pressures.get(state.id, {}).get(CONNECTIONS)
+        return broker_pressures.is_of_client(many, client.address)
+    return broker_pressures.connects_most(view, state.id, client.address)
 
 
 def _counted(limit: str) -> tuple[str, str]:
@@ -112,7 +115,7 @@ def _counted(limit: str) -> tuple[str, str]:
     closed."""
     if limit == "connections":
         return "connection", "connections"
-    if limit == CONNECTIONS:
+    if limit == MAX_CONNECTIONS:
         return "request or idle connection", "requests or idle connections"
     return "request", "requests"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tidelog.inspection.broker_links import BrokerConnection
-from tidelog.inspection.explain.observed import name_of
-from tidelog.inspection.explain.words import brokers, span
+from tidelog.inspection.controller_reports import BrokerConnection
+from tidelog.inspection.explain.formatting import brokers, span
+from tidelog.inspection.explain.observation import name_of
 from tidelog.inspection.model import HeardBroker, ServiceState
 
 # Replica fetches follow each other: a fetch or an answer within this time proves a link.
@@ -40,14 +40,14 @@ class Links:
         heard = self._heard.get(broker_id, {}).get(leader)
         return heard.unanswered_ms if heard is not None and heard.unanswered_ms >= 0 else None
 
-    def hears(self, one: int, other: int) -> bool:
+    def receives_from(self, one: int, other: int) -> bool:
         heard = self._heard.get(one, {}).get(other)
         return heard is not None and any(
             0 <= age <= PROOF_OF_LINK_MS for age in (heard.last_fetch_ms, heard.last_answer_ms)
         )
 
     def work(self, one: int, other: int) -> bool:
-        return self.hears(one, other) or self.hears(other, one)
+        return self.receives_from(one, other) or self.receives_from(other, one)
 
     def fail(self, one: int, other: int) -> bool:
         """Whether one of them gets no answer to its fetches, and neither receives anything."""
@@ -67,13 +67,15 @@ class Links:
         others_work = any(
             self.work(one, other) for one in unreached for other in self._heard if other != one
         )
-        by_controller = self.broken_ms(broker_id) is not None and any(map(self.stands, unreached))
+        by_controller = self.broken_ms(broker_id) is not None and any(
+            map(self.is_connected, unreached)
+        )
         return others_work or by_controller
 
-    def stands(self, broker_id: int) -> bool:
+    def is_connected(self, broker_id: int) -> bool:
         """Whether the active controller has a connection to it."""
         link = self._connections.get(broker_id)
-        return link is not None and link.stands
+        return link is not None and link.is_connected
 
     def broken_ms(self, broker_id: int) -> int | None:
         """Returns how long the active controller has had no connection to the broker. None if it
@@ -84,7 +86,7 @@ class Links:
     @property
     def connected(self) -> list[int]:
         """Brokers that the active controller reaches."""
-        return sorted(filter(self.stands, self._connections))
+        return sorted(filter(self.is_connected, self._connections))
 
     @property
     def disconnected(self) -> list[int]:
@@ -96,7 +98,7 @@ class Links:
             for one, its in ((other, broker_id), (broker_id, other)):
                 ms = self.silent_ms(one, its)
                 if ms is not None:
-                    yield f"broker-{one} says: broker {its} has not answered it for {span(ms)}"
+                    yield f"broker-{one} reports: broker {its} has not answered it for {span(ms)}"
         yield from self._of_controller(broker_id)
         reached = [other for other in sorted(self._heard) if self.work(broker_id, other)]
         if reached:
@@ -107,7 +109,7 @@ class Links:
         if link is None or self._active is None:
             return
         who = f"{name_of(self._active)}, the active controller,"
-        if link.stands:
+        if link.is_connected:
             yield f"{who} has a connection to it"
         elif ms is not None:
             dial = f'; a plain connect to its address ended with "{link.dial}"' if link.dial else ""

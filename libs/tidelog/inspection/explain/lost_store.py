@@ -17,11 +17,11 @@ MEMBERS_PROBED_MS = 5_000
 def is_lost_for_all(states: Sequence[ServiceState]) -> bool:
     """Whether no service reaches the store. True, too, if some lost it and the others may not have
     used it since."""
-    asked = [state.store for state in states if has_asked_store(state)]
-    lost_ms = max((store.unreachable_ms for store in asked), default=NOT_KNOWN)
+    used = [state.store for state in states if has_used_store(state)]
+    lost_ms = max((store.unreachable_ms for store in used), default=NOT_KNOWN)
     if lost_ms < 0:
         return False
-    others = [store for store in asked if store.unreachable_ms < 0]
+    others = [store for store in used if store.unreachable_ms < 0]
     return not others or (
         lost_ms < STORE_SPREAD_MS and not any(answered_within(s, lost_ms) for s in others)
     )
@@ -35,7 +35,7 @@ def answered_within(store: StoreHealth, ms: int) -> bool:
     return ms >= MEMBERS_PROBED_MS and bool(reached) and all(reached)
 
 
-def has_asked_store(state: ServiceState) -> bool:
+def has_used_store(state: ServiceState) -> bool:
     """Whether the service has used the store and knows whether it answers."""
     store = state.store
     return store.unreachable_ms >= 0 or store.last_latency_ms >= 0

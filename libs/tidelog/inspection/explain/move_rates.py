@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.words import ids, span
+from tidelog.inspection.explain.formatting import ids, span
 from tidelog.inspection.model import NOT_KNOWN, PartitionKeyState
 
 # A bound that leaves half of the write rate as room ends the copy within twice the time for which
@@ -15,7 +15,7 @@ from tidelog.inspection.model import NOT_KNOWN, PartitionKeyState
 ROOM_NUMERATOR, ROOM_DENOMINATOR = 3, 2
 
 
-class Bound(NamedTuple):
+class ThrottledCopy(NamedTuple):
     """The throttle of one broker, in bytes per second.
 
     - `written`, `most_written`: the usual and the highest rate at which the partitions of its moves
@@ -45,7 +45,7 @@ class Bound(NamedTuple):
             return []
         written = (
             f"the partitions that broker {self.broker_id} copies for moves are written at about "
-            f"{self.written:,} bytes a second together"
+            f"{self.written:,} bytes per second together"
         )
         if self.most_written > self.written:
             written += f", and {self.most_written:,} at the most"
@@ -55,12 +55,14 @@ class Bound(NamedTuple):
         return [written, f"at this rate the copy ends in about {span(left_ms)}"]
 
 
-def tightest_bound(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Bound | None:
+def tightest_throttle(
+    view: ClusterView, key: PartitionKeyState, broker_id: int
+) -> ThrottledCopy | None:
     """Returns the bound of sender or receiver, whichever leaves less. None if neither is bound."""
     progress = view.progress(key, broker_id)
     lag_bytes = NOT_KNOWN if progress is None else progress.lag_bytes
     found = [
-        Bound(bound_id, rate, *_written(view, bound_id), lag_bytes)
+        ThrottledCopy(bound_id, rate, *_written(view, bound_id), lag_bytes)
         for bound_id in (key.leader, broker_id)
         if (rate := _bound_of(view, bound_id)) >= 0
     ]

@@ -8,14 +8,14 @@ from dataclasses import replace
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.move_rates import tightest_bound
-from tidelog.inspection.explain.replicas import had_all_lately, refusal_of, why_behind
-from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key
+from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key
+from tidelog.inspection.explain.move_rates import tightest_throttle
+from tidelog.inspection.explain.replicas import rejection_of, was_caught_up_recently, why_behind
 from tidelog.inspection.model import PartitionKeyState, PartitionMoveState
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Causes that end by themselves.
-_GOES_ON = frozenset(
+_CONTINUES = frozenset(
     {
         causes.REPLICA_CATCHING_UP,
         causes.BROKER_STARTING,
@@ -36,14 +36,14 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     found = [(b, _reason(view, key, move, b)) for b in move.waits_for]
     words = "; ".join(_why(view, key, *each) for each in found)
     reasons = tuple(reason for _, reason in found if reason is not None)
-    hinders = any(reason.root.cause not in _GOES_ON for reason in reasons)
+    hinders = any(reason.root.cause not in _CONTINUES for reason in reasons)
     waits = _cancellation_waits if move.cancelled else _move_waits
     symptom = waits(key, move, words, reasons, hinders)
     rate = _sufficient_rate(view, key)
     if move.cancelled or rate is None:
         return symptom
     next_step = (
-        f"Raise the bound above what is written: tidelog throttle set {rate // 1_000}kB. Or give "
+        f"Raise the throttle above the write rate: tidelog throttle set {rate // 1_000}kB. Or give "
         f"the move up: tidelog operations cancel {move.operation}"
     )
     return replace(symptom, next_step=next_step)
@@ -56,21 +56,21 @@ def _reason(
     reason = why_behind(view, key, broker_id)
     if reason is None or broker_id in move.original:
         return reason
-    if reason.root.cause not in _BEHIND and not _only_seems_cut_off(view, key, broker_id, reason):
+    if reason.root.cause not in _BEHIND and not _seems_cut_off(view, key, broker_id, reason):
         return reason
-    bound = tightest_bound(view, key, broker_id)
+    bound = tightest_throttle(view, key, broker_id)
     if bound is None:
         return reason
-    words = f"copies what it lacks, at no more than {bound.bytes_per_second:,} bytes a second"
+    words = f"copies what it lacks, at no more than {bound.bytes_per_second:,} bytes per second"
     cause = causes.MOVES_BOUND
     if bound.never_ends:
         cause = causes.MOVES_BOUND_BELOW_WRITES
-        words += f", which never ends: {bound.written:,} bytes a second are written meanwhile"
+        words += f", which never ends: {bound.written:,} bytes per second are written meanwhile"
     # A rate that was sampled over half a second says little about bursts.
     return Reason(Root(cause), words, (*reason.evidence[:1], *bound.lines()))
 
 
-def _only_seems_cut_off(
+def _seems_cut_off(
     view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reason
 ) -> bool:
     """Whether a replica with bound moves only seems cut off.
@@ -90,7 +90,7 @@ def _is_bound(reasons: Sequence[Reason]) -> bool:
 def _sufficient_rate(view: ClusterView, key: PartitionKeyState) -> int | None:
     """Returns a bound that lets the copies of a partition end. None if the present one does."""
     waits_for = key.move.waits_for if key.move else ()
-    bounds = [tightest_bound(view, key, broker_id) for broker_id in waits_for]
+    bounds = [tightest_throttle(view, key, broker_id) for broker_id in waits_for]
     needed = [bound.sufficient for bound in bounds if bound is not None and bound.never_ends]
     return max(needed, default=None)
 
@@ -111,10 +111,10 @@ def _move_waits(
         f"{name} is moved from {listed(move.original)} to {listed(move.target)} and waits for "
         f"{waited} to be in sync: {words}",
         f"are moved and wait for {waited} to be in sync: {words}",
-        f"Help {waited}; see what it follows from. Until then the original replicas serve. Or give "
-        f"it up: tidelog operations cancel {move.operation}"
+        f"Help {waited}; see what it follows from. Until then the original replicas serve. Or "
+        f"cancel it: tidelog operations cancel {move.operation}"
         if hinders
-        else "Nothing; it goes on by itself"
+        else "Nothing; it continues by itself"
         + (
             ", and faster with a higher bound: tidelog throttle set RATE"
             if _is_bound(reasons)
@@ -163,14 +163,14 @@ def _why(view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reas
         return f"broker {broker_id} {reason.words}"
     progress = view.progress(key, broker_id)
     if progress is None:
-        return f"nobody tells how far broker {broker_id} is"
+        return f"no service reports the progress of broker {broker_id} is"
     if progress.last_fetch_ms < 0:
         return f"broker {broker_id} has yet to fetch"
-    if refusal_of(view, key, broker_id) is not None:
-        return f"broker {key.leader}, its leader, refuses the fetches of broker {broker_id}"
+    if rejection_of(view, key, broker_id) is not None:
+        return f"broker {key.leader}, its leader, rejects the fetches of broker {broker_id}"
     if progress.lag_records == 0:
         return f"broker {broker_id} has every record and is about to be admitted"
-    if had_all_lately(progress):
+    if was_caught_up_recently(progress):
         return f"broker {broker_id} had every record a moment ago and is about to be admitted"
     return f"broker {broker_id} lacks {plural(progress.lag_records, 'record')}"
 

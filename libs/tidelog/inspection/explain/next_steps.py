@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.words import MAX_NAMED, brokers, clock_time, listed
+from tidelog.inspection.explain.formatting import MAX_NAMED, brokers, clock_time, listed
 from tidelog.model import TopicPartition
-from tidelog.wording import PREFERRED_AT_ONCE, PREFERRED_RETURN
+from tidelog.phrases import PREFERRED_AT_ONCE, PREFERRED_RETURN
 
 MAX_COMMANDS = 3
 # The trace begins this long before an election, to show what led to it.
@@ -27,7 +27,7 @@ class Stall(NamedTuple):
     """
 
     leader: int
-    store_away: bool
+    store_unreachable: bool
     under_min_isr: bool
     min_isr: int
     missing: Sequence[int]
@@ -39,21 +39,21 @@ def of_stall(stall: Stall) -> str:
     if stall.under_min_isr:
         return _below_min_isr(stall)
     if not stall.holding:
-        return f"Look at broker {stall.leader}, its leader, and at its disk: no follower holds it."
+        return f"Check broker {stall.leader}, its leader, and its disk: no follower causes it."
     holding = brokers(stall.holding)
-    if stall.store_away:
+    if stall.store_unreachable:
         return (
-            f"Mend {holding}, or bring the metadata store back: without it nobody can be taken out "
-            "of the ISR."
+            f"Repair {holding}, or restore the metadata store: without it no replica can be "
+            "removed from the ISR."
         )
     if stall.left < stall.min_isr:
         return (
-            f"Mend {holding}: without {holding} the ISR is below min ISR, so that the high "
-            "watermark goes on only when enough replicas are back."
+            f"Repair {holding}: without {holding} the ISR is below min ISR, so that the high "
+            "watermark advances only when enough replicas are back."
         )
     return (
         "See what it follows from; a follower that cannot keep up leaves the ISR after "
-        "replica_lag_time_max_ms, and the high watermark goes on."
+        "replica_lag_time_max_ms, and the high watermark advances."
     )
 
 
@@ -63,21 +63,24 @@ def _below_min_isr(stall: Stall) -> str:
         if stall.missing
         else "compare the topic's min_insync_replicas with its replication factor"
     )
-    if stall.store_away:
-        step = f"bring the metadata store back, without which no replica joins the ISR; then {step}"
+    if stall.store_unreachable:
+        step = (
+            "restore access to the metadata store, without which no replica joins the ISR; "
+            f"then {step}"
+        )
     return (
-        f"{step[0].upper()}{step[1:]}. The high watermark goes on when {stall.min_isr} replicas "
+        f"{step[0].upper()}{step[1:]}. The high watermark advances when {stall.min_isr} replicas "
         "are in sync, and not before."
     )
 
 
 class LeaderGone(NamedTuple):
-    """A leader that serves no client and that the partition's key still names. `stands_still`: its
+    """A leader that serves no client and that the partition's key still names. `is_paused`: its
     process exists but is paused; otherwise it is dead."""
 
     leader: int
-    stands_still: bool
-    store_away: bool
+    is_paused: bool
+    store_unreachable: bool
     has_controller: bool
 
 
@@ -85,21 +88,21 @@ def of_leader_gone(gone: LeaderGone) -> str:
     """A broker leads only in an epoch that was given to its current incarnation. A new incarnation
     therefore needs store and controller as much as another leader does."""
     process = f"broker {gone.leader}'s process"
-    if gone.store_away:
+    if gone.store_unreachable:
         elect = (
-            "Bring the metadata store back within reach: without it nobody is elected, broker "
-            f"{gone.leader} in a new life neither"
+            "Restore access to the metadata store: without it no leader is elected, and broker "
+            f"{gone.leader} cannot lead after a restart"
         )
-        waits = f"{elect}. Or let {process} go on (kill -CONT PID), if it is stopped."
-        return waits if gone.stands_still else f"{elect}."
+        waits = f"{elect}. Or let {process} continue (kill -CONT PID), if it is stopped."
+        return waits if gone.is_paused else f"{elect}."
     if not gone.has_controller:
         elect = "Start a controller: it elects another leader"
-        waits = f"{elect}. Or let {process} go on (kill -CONT PID), if it is stopped."
-        alone = f"{elect}; broker {gone.leader} in a new life waits for a controller, too."
-        return waits if gone.stands_still else alone
-    if gone.stands_still:
-        return f"Look again in some seconds; if it stays so, stop {process}."
-    return "Look again in some seconds; if it stays so, see what the controller's log says of it."
+        waits = f"{elect}. Or let {process} continue (kill -CONT PID), if it is stopped."
+        alone = f"{elect}; broker {gone.leader} after a restart waits for a controller, too."
+        return waits if gone.is_paused else alone
+    if gone.is_paused:
+        return f"Run explain again in some seconds; if it stays so, stop {process}."
+    return "Run explain again in some seconds; if it stays so, check the controller's log."
 
 
 def of_paused(broker_id: int) -> str:
@@ -161,31 +164,31 @@ def recover(names: Sequence[TopicPartition], *options: str) -> str:
 
 _TO_START = {
     causes.BROKER_CANNOT_START: "correct what its last start reported, and start broker {broker}",
-    causes.REPLICA_DEAD: "start broker {broker}; its log says why it ended",
-    causes.BROKER_STOPPED: "start broker {broker} again when what it was stopped for is done",
+    causes.REPLICA_DEAD: "start broker {broker}; its log contains the reason for its end",
+    causes.BROKER_STOPPED: "start broker {broker} again when its maintenance is done",
 }
 
 
-def of_a_new_life(root: Root, *, store_away: bool, has_controller: bool) -> str | None:
+def of_restarted_broker(root: Root, *, store_unreachable: bool, has_controller: bool) -> str | None:
     """Returns the next step for a broker that does nothing. None if a new incarnation would have
     what it needs."""
-    if root.cause == causes.BROKER_PAUSED and store_away:
+    if root.cause == causes.BROKER_PAUSED and store_unreachable:
         return (
-            "Look at its process: is it stopped (kill -CONT PID lets it go on), or starved of CPU, "
-            "memory or disk? Do not restart it before the metadata store is back: without it "
-            f"broker {root.broker} in a new life can neither register nor join an ISR."
+            "Check its process: is it stopped (kill -CONT PID lets it continue), or starved of "
+            "CPU, memory or disk? Do not restart it before the metadata store is available again: "
+            f"without it broker {root.broker} after a restart can neither register nor join an ISR."
         )
     if root.cause not in _TO_START:
         return None
     start = _TO_START[root.cause].format(broker=root.broker)
-    if store_away:
+    if store_unreachable:
         return (
-            f"Bring the metadata store back first: without it broker {root.broker} in a new life "
+            f"Restore the metadata store first: without it broker {root.broker} after a restart "
             f"can neither register nor join an ISR. Then {start}."
         )
     if not has_controller:
         return (
-            f"Start a controller first: broker {root.broker} in a new life has its replicas from "
+            f"Start a controller first: broker {root.broker} after a restart has its replicas from "
             f"one. Then {start}."
         )
     return None

@@ -6,25 +6,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from tidelog.inspection.explain import causes, next_steps, pressures
+from tidelog.inspection.explain import broker_pressures, causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
-from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.divergences import diverged_replicas
 from tidelog.inspection.explain.elections import no_leader, unclean_election
+from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key, span
 from tidelog.inspection.explain.moves import move_waits
 from tidelog.inspection.explain.replicas import (
     FIRST_FETCH_MS,
     failure_of,
-    had_all_lately,
     is_young,
-    refusal_of,
+    rejection_of,
+    was_caught_up_recently,
     why_behind,
     why_broker_does_nothing,
 )
-from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key, span
 from tidelog.inspection.model import FollowerProgress, LeaderState, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # In every partition with writes, records wait for the high watermark as long as a replica fetch
 # takes.
@@ -55,7 +55,7 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
     settled = key.move.original if key.move else key.replicas
     missing = [b for b in settled if b not in in_sync]
     why_missing = {broker_id: why_behind(view, key, broker_id) for broker_id in missing}
-    if _is_well_by_leader(view, key):
+    if _leader_reports_healthy(view, key):
         joined = [b for b in missing if _has_passed(why_missing[b])]
         missing = [b for b in missing if b not in joined]
         in_sync += joined
@@ -78,7 +78,7 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
             yield symptom
 
 
-def _is_well_by_leader(view: ClusterView, key: PartitionKeyState) -> bool:
+def _leader_reports_healthy(view: ClusterView, key: PartitionKeyState) -> bool:
     """Whether the leader did not report the partition as unhealthy.
 
     The key is what the controller knew at another moment. A leader that sees the store reports all
@@ -99,9 +99,9 @@ def _out_of_isr(
     severity = causes.WARNING
     evidence: tuple[str, ...] = ()
     next_step = f"tidelog explain --broker {broker_id}"
-    why = f"it {reason.words}" if reason else "nobody tells why"
+    why = f"it {reason.words}" if reason else "no service reports why"
     progress = view.progress(key, broker_id)
-    refusal = refusal_of(view, key, broker_id)
+    rejection = rejection_of(view, key, broker_id)
     if reason is None and progress is not None and _has_all(progress):
         severity = causes.INFO
         why = (
@@ -109,29 +109,30 @@ def _out_of_isr(
             if progress.lag_records == 0
             else "it had every record a moment ago and is about to be admitted"
         )
-        next_step = "Look again in a moment."
+        next_step = "Run explain again in a moment."
         evidence = (
-            f"{name}: broker-{key.leader}, the leader, says: its end is at "
+            f"{name}: broker-{key.leader}, the leader, reports: its end is at "
             f"{progress.log_end_offset}, its last fetch was {span(progress.last_fetch_ms)} ago",
         )
     elif reason is not None and reason.root.cause == causes.REPLICA_CATCHING_UP:
         severity = causes.INFO
-    elif reason is None and refusal is not None:
-        follower, line = refusal
-        why = f"its leader, broker {key.leader}, refuses its fetches"
+    elif reason is None and rejection is not None:
+        follower, line = rejection
+        why = f"its leader, broker {key.leader}, rejects its fetches"
         evidence = (line,)
         next_step = (
-            f"Look again in some seconds; if it stays so, look at the log of broker {key.leader}."
+            f"Run explain again in some seconds; if it stays so, check the log of broker "
+            f"{key.leader}."
         )
         if follower.problem_ms < FIRST_FETCH_MS:
             severity = causes.INFO
     elif reason is None and progress is not None and progress.last_fetch_ms < 0:
         why = "its leader has had no fetch of it in this epoch yet"
-        next_step = "Look again in some seconds."
+        next_step = "Run explain again in some seconds."
         if is_young(view, key):
             severity = causes.INFO
     elif reason is None and view.leading(key) is None:
-        why = f"its leader, broker {key.leader}, tells nothing of it"
+        why = f"its leader, broker {key.leader}, does not report it"
         next_step = f"tidelog explain --broker {key.leader}"
     return Symptom(
         causes.REPLICA_OUT_OF_ISR,
@@ -152,7 +153,7 @@ def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Sympto
     name = name_of_key(key)
     for broker_id in ids(key.isr):
         reason = why_broker_does_nothing(view, broker_id)
-        if reason is None or view.lives_by_word_of_others(broker_id):
+        if reason is None or view.is_alive_by_peers(broker_id):
             continue
         reasons = [reason]
         leaves = "its leader takes it out of the ISR, after replica_lag_time_max_ms"
@@ -173,7 +174,7 @@ def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Sympto
 
 
 def _has_all(progress: FollowerProgress) -> bool:
-    has_all = progress.lag_records == 0 or had_all_lately(progress)
+    has_all = progress.lag_records == 0 or was_caught_up_recently(progress)
     return has_all and progress.last_fetch_ms >= 0
 
 
@@ -193,7 +194,7 @@ def _under_min_isr(
     if leading is not None and leading[1].refused_below_min_isr:
         last = leading[1].last_refused_ms
         evidence.append(
-            f"{name}: broker-{key.leader}, the leader, has refused "
+            f"{name}: broker-{key.leader}, the leader, has rejected "
             f"{plural(leading[1].refused_below_min_isr, 'append')} with acks=all in this epoch"
             + (f", the last {span(last)} ago" if last >= 0 else "")
         )
@@ -202,8 +203,8 @@ def _under_min_isr(
         causes.CRITICAL,
         name,
         f"{name} has fewer replicas in sync ({len(in_sync)}) than its min ISR ({key.min_isr}): "
-        f"acks=all is refused and nothing is committed",
-        "have fewer replicas in sync than their min ISR: acks=all is refused and nothing is "
+        f"acks=all is rejected and nothing is committed",
+        "have fewer replicas in sync than their min ISR: acks=all is rejected and nothing is "
         "committed",
         f"Bring {brokers(sorted(missing))} back into the ISR; see what it follows from."
         if missing
@@ -225,8 +226,8 @@ def _standing_still(
     if leader.hw_stalled_ms < HW_STALLED_MIN_MS:
         return
     name = name_of_key(key)
-    told = (
-        f"{name}: broker-{key.leader}, the leader, says: its high watermark is "
+    progress_line = (
+        f"{name}: broker-{key.leader}, the leader, reports: its high watermark is "
         f"{replica.high_watermark}, its log ends at {replica.log_end_offset}, and nothing has "
         f"moved for {span(leader.hw_stalled_ms)}"
     )
@@ -239,11 +240,12 @@ def _standing_still(
         causes.HW_STALLED,
         causes.CRITICAL,
         name,
-        f"the high watermark of {name} stands still at {replica.high_watermark} because {why}: "
-        f"{plural(replica.log_end_offset - replica.high_watermark, 'record')} wait to be committed",
-        f"have a high watermark that stands still because {why}",
+        f"the high watermark of {name} does not advance from {replica.high_watermark} because "
+        f"{why}: {plural(replica.log_end_offset - replica.high_watermark, 'record')} wait to be "
+        "committed",
+        f"have a high watermark that does not advance because {why}",
         next_steps.of_stall(_stall(view, key, leading, under_min_isr)),
-        (told, *lines),
+        (progress_line, *lines),
         reasons,
         key.leader,
     )
@@ -294,7 +296,7 @@ def _holders(
             return f"broker {key.leader}, its leader, {own.words}", own.evidence, (own,)
         if replica.synced and replica.flushed_offset <= replica.high_watermark:
             line = f"broker-{key.leader} has synced its own log only up to {replica.flushed_offset}"
-            late = pressures.why_late(view, key.leader)
+            late = broker_pressures.why_late(view, key.leader)
             return (
                 f"the disk of broker {key.leader}, its leader, syncs no further",
                 (line,),
@@ -313,7 +315,9 @@ def _holders(
     ]
     reasons = [reason for _, reason in found if reason is not None]
     if reasons and view.cannot_write_store(key.leader):
-        stuck = "its leader cannot take it out of the ISR, because the metadata store is away"
+        stuck = (
+            "its leader cannot remove it from the ISR, because the metadata store is unreachable"
+        )
         lines.append(stuck)
         reasons.append(Reason(view.store_root(key.leader), "keeps the ISR as it is"))
     words = ", ".join(
@@ -346,9 +350,9 @@ def _consumers_wait(
         causes.WARNING,
         name,
         f"consumers of {name} at offset {listed([w.offset for w in waiting])} get nothing: that "
-        f"lies {between}, which stands still because {why}",
-        f"have consumers that get nothing, because the high watermark stands still: {why}",
-        "Nothing is wrong with the consumer; it goes on when the high watermark does.",
+        f"lies {between}, which does not advance because {why}",
+        f"have consumers that get nothing, because the high watermark does not advance: {why}",
+        "Nothing is wrong with the consumer; it continues when the high watermark advances.",
         evidence,
         (*reasons, Reason(Root(causes.HW_STALLED, key.leader), "holds back records")),
         key.leader,
@@ -363,18 +367,18 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     preferred = key.replicas[0] if key.replicas else key.leader
     if preferred == key.leader or preferred not in ids(key.isr):
         return None
-    if view.life(preferred) is not Life.ANSWERS:
+    if view.liveness(preferred) is not Liveness.ANSWERS:
         return None
     name = name_of_key(key)
     leads = f"{name} is led by broker {key.leader}, and broker {preferred}"
-    if view.reign is not None and preferred in view.reign.in_maintenance:
+    if view.controller_state is not None and preferred in view.controller_state.in_maintenance:
         summary = f"{leads}, its preferred leader, is in maintenance"
         of_all = f"are not led by their preferred leader, broker {preferred}: it is in maintenance"
         next_for = partial(next_steps.of_maintenance, preferred)
     else:
         summary = f"{leads} is its preferred leader"
         of_all = f"are not led by their preferred leader, broker {preferred}"
-        next_for = partial(next_steps.of_not_preferred, has_controller=not view.nobody_reigns)
+        next_for = partial(next_steps.of_not_preferred, has_controller=not view.has_no_controller)
     return Symptom(
         causes.NOT_PREFERRED_LEADER,
         causes.INFO,
@@ -468,8 +472,9 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
                 'Consumer(on_damage="skip")). The bytes that were found are in evidence/ in the '
                 f"data_dir of broker {broker_id}.",
                 (
-                    f"{name}: broker-{broker_id} says: offsets {stretches} are damaged; all others "
-                    f"from {replica.log_start_offset} to {replica.log_end_offset - 1} can be read",
+                    f"{name}: broker-{broker_id} reports: offsets {stretches} are damaged; all "
+                    f"others from {replica.log_start_offset} to {replica.log_end_offset - 1} can "
+                    "be read",
                 ),
                 (),
                 broker_id,

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.roots import Following, effects
-from tidelog.inspection.explain.words import ago, brokers
+from tidelog.inspection.explain.formatting import ago, brokers
+from tidelog.inspection.explain.root_causes import Following, effects
 from tidelog.inspection.model import (
     REBOOTED,
     Finding,
@@ -19,7 +19,7 @@ from tidelog.inspection.model import (
 )
 
 # A reboot without known effects is reported this long after the start of its broker.
-TOLD_FOR_MS = 3_600_000
+REPORTED_FOR_MS = 3_600_000
 ROOT = Root(causes.MACHINE_REBOOTED)
 
 
@@ -59,7 +59,7 @@ def machine_rebooted(view: ClusterView, following: Following) -> Iterator[Findin
     back = {
         broker_id: state
         for broker_id, state in rebooted(view).items()
-        if follows or state.now_ms - state.started_at_ms <= TOLD_FOR_MS
+        if follows or state.now_ms - state.started_at_ms <= REPORTED_FOR_MS
     }
     if not back:
         return

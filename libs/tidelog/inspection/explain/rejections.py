@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes, clocks
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import name_of
-from tidelog.inspection.explain.words import listed, span
+from tidelog.inspection.explain.formatting import listed, span
+from tidelog.inspection.explain.observation import name_of
 from tidelog.inspection.model import Finding, RejectedRequests, ServiceState
+from tidelog.phrases import plural
 from tidelog.state_changes.topic import is_internal
-from tidelog.wording import plural
 
 # Rejections within the minute over which brokers count. A single one is an error that its client
 # has seen.
@@ -31,24 +31,26 @@ _NEXT_STEP = {
     "UNKNOWN_TOPIC_OR_PARTITION": "Create the topic, or correct its name in the client: tidelog "
     "topics list.",
 }
-_OTHERWISE = "Look at the client's errors; the message says what a broker does not take."
+_OTHERWISE = "Check the client's errors; the message names what the broker rejects."
 
 
 def rejected(view: ClusterView) -> Iterator[Finding]:
     """Yields one finding for each topic and reason, whichever of its leaders reject."""
     found: dict[tuple[str, str], list[tuple[ServiceState, RejectedRequests]]] = {}
-    for state in sorted(view.observed.tellers, key=name_of):
-        for told in state.broker.rejected_requests if state.broker else ():
-            over_after_ms = OUTRUN_OVER_AFTER_MS if told.reason == OUTRUN else OVER_AFTER_MS
-            if told.last_ms <= over_after_ms:
-                found.setdefault((told.topic, told.reason), []).append((state, told))
+    for state in sorted(view.observed.reporters, key=name_of):
+        for rejection in state.broker.rejected_requests if state.broker else ():
+            over_after_ms = OUTRUN_OVER_AFTER_MS if rejection.reason == OUTRUN else OVER_AFTER_MS
+            if rejection.last_ms <= over_after_ms:
+                found.setdefault((rejection.topic, rejection.reason), []).append((state, rejection))
     for (topic, reason), each in sorted(found.items()):
         if reason == OUTRUN:
-            each = [(state, told) for state, told in each if told.count >= MANY_REJECTED]
+            each = [
+                (state, rejection) for state, rejection in each if rejection.count >= MANY_REJECTED
+            ]
             if each:
                 yield _outrun(topic, each)
             continue
-        count = sum(told.count for _, told in each)
+        count = sum(rejection.count for _, rejection in each)
         if count < MANY_REJECTED:
             continue
         if is_internal(topic):
@@ -59,16 +61,16 @@ def rejected(view: ClusterView) -> Iterator[Finding]:
 
 def _outrun(topic: str, each: list[tuple[ServiceState, RejectedRequests]]) -> Finding:
     """Each broker counts a single partition."""
-    most = max(told.count for _, told in each)
+    most = max(rejection.count for _, rejection in each)
     return Finding(
         causes.REQUESTS_REJECTED,
         causes.WARNING,
         f"retention deletes records of topic {topic!r} before consumers read them: the offset of a "
         f"fetch was deleted already {most} times in one partition within the last five minutes",
         tuple(
-            f"{name_of(state)} has rejected {plural(told.count, 'fetch', 'fetches')} of one "
-            f'partition, the last {span(told.last_ms)} ago: "{told.message}"'
-            for state, told in each
+            f"{name_of(state)} has rejected {plural(rejection.count, 'fetch', 'fetches')} of one "
+            f'partition, the last {span(rejection.last_ms)} ago: "{rejection.message}"'
+            for state, rejection in each
         ),
         "Let more or faster consumers read the topic, or keep its records longer: tidelog topics "
         f"alter-config {topic} --set retention_ms=MS --set retention_bytes=BYTES.",
@@ -89,19 +91,19 @@ def _of_services(
     senders, because = "the cluster's own services", list[str]()
     next_step = (
         f"No client writes topic {topic}. Look for state_changes_held in the logs of controllers "
-        "and brokers: it names what the brokers do not take. Leave the configuration of the topic "
+        "and brokers: it names what the brokers reject. Leave the configuration of the topic "
         "as it is."
     )
     if reason == INVALID_TIMESTAMP:
         ahead = clocks.services_ahead(view)
-        which = "the service whose clock is ahead (state_changes_held in its log says so)"
+        which = "the service whose clock is ahead (state_changes_held in its log reports it)"
         if ahead:
             senders, because = listed(ahead), [*dict.fromkeys(map(str, ahead.values()))]
             which = senders
         next_step = (
-            f"Put the clock of {which} right (`chronyc tracking` and `timedatectl` on its machine "
-            f"say what its time service does). No client writes topic {topic}: leave its "
-            "configuration as it is. Events that were held are published by themselves then."
+            f"Correct the clock of {which} (`chronyc tracking` and `timedatectl` on its "
+            f"machine show the state of its time service). No client writes topic {topic}: leave "
+            "its configuration as it is. Events that were held are published by themselves then."
         )
     return Finding(
         causes.REQUESTS_REJECTED,
@@ -118,9 +120,9 @@ def _of_services(
 
 def _lines(each: list[tuple[ServiceState, RejectedRequests]]) -> tuple[str, ...]:
     return tuple(
-        f"{name_of(state)} has rejected {plural(told.count, 'produce request')}, the last "
-        f'{span(told.last_ms)} ago: "{told.message}"'
-        for state, told in each
+        f"{name_of(state)} has rejected {plural(rejection.count, 'produce request')}, the last "
+        f'{span(rejection.last_ms)} ago: "{rejection.message}"'
+        for state, rejection in each
     )
 
 

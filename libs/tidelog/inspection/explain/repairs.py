@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.formatting import MAX_NAMED, ago
 from tidelog.inspection.explain.replicas import failure_of
-from tidelog.inspection.explain.words import MAX_NAMED, ago
 from tidelog.inspection.model import Finding, RepairedDamage
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 
 def repaired(view: ClusterView) -> Iterator[Finding]:

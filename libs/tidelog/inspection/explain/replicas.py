@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.inspection.explain import backlogs, causes, cut_offs, pressures
+from tidelog.inspection.explain import backlogs, broker_pressures, causes, cut_offs
 from tidelog.inspection.explain.causes import Reason, Root
-from tidelog.inspection.explain.cluster_view import ClusterView, Life
-from tidelog.inspection.explain.words import name_of_key, span
+from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
+from tidelog.inspection.explain.formatting import name_of_key, span
 from tidelog.inspection.model import (
     REJECTS_LEADER,
     FollowerProgress,
@@ -23,15 +23,15 @@ FETCH_SILENCE_MS = 1_500
 # do not report. This is more than the highest value of that setting.
 IDLE_FETCH_SILENCE_MS = 12_000
 # A replica that had all records within this time lacks only those in transit.
-CAUGHT_UP_LATELY_MS = 1_000
+RECENTLY_CAUGHT_UP_MS = 1_000
 # Time from the change that began an epoch to a follower's first fetch in it: the command has to
 # reach leader and follower.
 FIRST_FETCH_MS = 3_000
 
-_OF_LIFE = {
-    Life.DEAD: Reason(Root(causes.REPLICA_DEAD), "is gone"),
-    Life.PAUSED: Reason(Root(causes.BROKER_PAUSED), "takes connections and does not answer"),
-    Life.UNREACHABLE: Reason(Root(causes.BROKER_UNREACHABLE), "cannot be reached"),
+_BY_LIVENESS = {
+    Liveness.DEAD: Reason(Root(causes.REPLICA_DEAD), "is gone"),
+    Liveness.PAUSED: Reason(Root(causes.BROKER_PAUSED), "takes connections and does not answer"),
+    Liveness.UNREACHABLE: Reason(Root(causes.BROKER_UNREACHABLE), "cannot be reached"),
 }
 _STARTING = "is starting"
 _STOPPED = Reason(Root(causes.BROKER_STOPPED), "was stopped")
@@ -41,7 +41,7 @@ _OF_FAILURE = {
     "disk_full": (causes.DISK_FULL, "has no room on its disk"),
     "disk_error": (causes.DISK_ERROR, "has a disk that fails"),
     "corrupt": (causes.REPLICA_CORRUPT, "has found its replica damaged"),
-    REJECTS_LEADER: (causes.REPLICA_REJECTS, "rejects what its leader sends"),
+    REJECTS_LEADER: (causes.REPLICA_REJECTS, "rejects batches of its leader"),
 }
 
 
@@ -62,14 +62,14 @@ def _why_starting(view: ClusterView, broker_id: int) -> Reason:
 
 
 def _why_no_answer(view: ClusterView, broker_id: int) -> Reason | None:
-    life = view.life(broker_id)
-    if life in (Life.ANSWERS, Life.BUSY):
+    liveness = view.liveness(broker_id)
+    if liveness in (Liveness.ANSWERS, Liveness.BUSY):
         return None
-    short = pressures.why_silent(view, broker_id)
-    if short is not None and life in (Life.PAUSED, Life.UNREACHABLE):
+    short = broker_pressures.why_silent(view, broker_id)
+    if short is not None and liveness in (Liveness.PAUSED, Liveness.UNREACHABLE):
         return short
-    found = _OF_LIFE[life]
-    if life is Life.DEAD:
+    found = _BY_LIVENESS[liveness]
+    if liveness is Liveness.DEAD:
         found = _how_it_ended(view, broker_id)
     return Reason(Root(found.root.cause, broker_id), found.words)
 
@@ -79,15 +79,15 @@ def _how_it_ended(view: ClusterView, broker_id: int) -> Reason:
         return _CANNOT_START
     if view.crash(broker_id) is not None:
         return _CRASHED
-    return _STOPPED if view.was_stopped(broker_id) else _OF_LIFE[Life.DEAD]
+    return _STOPPED if view.was_stopped(broker_id) else _BY_LIVENESS[Liveness.DEAD]
 
 
-def not_asked(view: ClusterView, broker_id: int) -> Reason:
+def not_queried(view: ClusterView, broker_id: int) -> Reason:
     """Returns the reason of a busy broker for which no other reason is known."""
-    short = pressures.why_silent(view, broker_id)
+    short = broker_pressures.why_silent(view, broker_id)
     if short is not None:
         return short
-    return Reason(Root(causes.BROKER_BUSY, broker_id), "could not be asked in time")
+    return Reason(Root(causes.BROKER_BUSY, broker_id), "did not answer in time")
 
 
 def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
@@ -97,11 +97,11 @@ def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
         if replica.role != "damaged":
             return None
         cause, words = _OF_FAILURE["corrupt"]
-    said = [f"{replica.topic}/{replica.partition}: broker-{broker_id} says: "]
-    said.append(f'"{replica.failure_message}"' if replica.failure_message else "out of service")
+    details = [f"{replica.topic}/{replica.partition}: broker-{broker_id} reports: "]
+    details.append(f'"{replica.failure_message}"' if replica.failure_message else "out of service")
     if replica.failure_ms >= 0:
-        said.append(f", for {span(replica.failure_ms)}")
-    return Reason(Root(cause, broker_id), words, ("".join(said),))
+        details.append(f", for {span(replica.failure_ms)}")
+    return Reason(Root(cause, broker_id), words, ("".join(details),))
 
 
 def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
@@ -116,7 +116,7 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
         return failure
     if cut_offs.is_cut_off(view, broker_id):
         return Reason(cut_offs.root_of(broker_id), "is cut off from the other brokers")
-    busy = view.life(broker_id) is Life.BUSY
+    busy = view.liveness(broker_id) is Liveness.BUSY
     state_reason = None if busy else _by_state(view, broker_id)
     if state_reason is not None:
         return state_reason
@@ -124,21 +124,23 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
         return None
     if busy:
         # A late fetch of a busy broker is no sign of the network.
-        return _slow(view, key, broker_id) or not_asked(view, broker_id)
-    if view.life(key.leader) is Life.BUSY:
-        root = not_asked(view, key.leader).root
-        return Reason(root, f"follows broker {key.leader}, which could not be asked in time")
+        return _slow(view, key, broker_id) or not_queried(view, broker_id)
+    if view.liveness(key.leader) is Liveness.BUSY:
+        root = not_queried(view, key.leader).root
+        return Reason(root, f"follows broker {key.leader}, which did not answer in time")
     if cut_offs.is_cut_off(view, key.leader):
         root = cut_offs.root_of(key.leader)
         return Reason(root, f"follows broker {key.leader}, which is cut off from the others")
     if view.has_unresolved_name(key.leader):
         root = Root(causes.BROKER_UNREACHABLE, key.leader)
         return Reason(root, f"follows broker {key.leader}, whose name does not resolve")
-    if view.life(key.leader) is not Life.ANSWERS:
+    if view.liveness(key.leader) is not Liveness.ANSWERS:
         # The follower has no leader to follow, which is not its fault.
         return None
-    reason = _not_told(view, key, replica, broker_id) or _not_served(view, key, replica, broker_id)
-    if reason is None and refusal_of(view, key, broker_id) is None:
+    reason = _not_informed(view, key, replica, broker_id) or _not_served(
+        view, key, replica, broker_id
+    )
+    if reason is None and rejection_of(view, key, broker_id) is None:
         reason = (
             _cut_off(view, key, replica, broker_id)
             or _slow(view, key, broker_id)
@@ -157,11 +159,11 @@ def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
         return _why_starting(view, broker_id)
     known = view.registry.store_answers and bool(view.registry.brokers)
     if known and broker_id not in view.registry.brokers:
-        return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "lives and is not registered")
+        return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "is alive and not registered")
     return None
 
 
-def _not_told(
+def _not_informed(
     view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
 ) -> Reason | None:
     """The broker does not know that it should follow this leader in this epoch."""
@@ -175,7 +177,7 @@ def _not_told(
         progress = view.progress(key, broker_id)
         if progress is not None and progress.last_fetch_ms >= 0:
             return None
-        knows = "tells nothing of it"
+        knows = "does not report it"
     return Reason(
         backlogs.root_of(backlog),
         "has not taken its newest state",
@@ -190,7 +192,7 @@ def _knows_its_leader(key: PartitionKeyState, replica: ReplicaState) -> bool:
     return replica.leader_epoch >= key.leader_epoch
 
 
-def refusal_of(
+def rejection_of(
     view: ClusterView, key: PartitionKeyState, broker_id: int
 ) -> tuple[FollowerState, str] | None:
     """Returns the follower's state if its leader rejects its fetches, and a line of evidence."""
@@ -202,7 +204,7 @@ def refusal_of(
         return None
     refused_for = f" for {span(follower.problem_ms)}" if follower.problem_ms >= 0 else ""
     return follower, (
-        f"{name_of_key(key)}: broker-{key.leader} has refused the fetches of broker "
+        f"{name_of_key(key)}: broker-{key.leader} has rejected the fetches of broker "
         f'{broker_id}{refused_for}: "{follower.problem}"'
     )
 
@@ -212,24 +214,24 @@ def _not_served(
 ) -> Reason | None:
     """The leader rejects the follower, or one of them does not know the leader. The reason is the
     one that lacks its newest state, which needs the store and a controller."""
-    refusal, unaware = refusal_of(view, key, broker_id), _unaware_leader(view, key)
+    rejection, unaware = rejection_of(view, key, broker_id), _unaware_leader(view, key)
     evidence: tuple[str, ...] = ()
     how = f"follows broker {key.leader}"
-    if refusal is not None:
-        how, evidence = f"is refused by its leader, broker {key.leader}", (refusal[1],)
+    if rejection is not None:
+        how, evidence = f"is rejected by its leader, broker {key.leader}", (rejection[1],)
     elif unaware is not None:
         evidence = (unaware,)
     elif replica is None or _knows_its_leader(key, replica):
         return None
-    of_leader = _why_not_up_to_date(view, key, key.leader) if refusal or unaware else None
+    of_leader = _why_not_up_to_date(view, key, key.leader) if rejection or unaware else None
     if of_leader is not None:
         return Reason(of_leader.root, f"{how}, which {of_leader.words}", evidence)
     of_follower = _why_not_up_to_date(view, key, broker_id)
     if of_follower is not None:
         return Reason(of_follower.root, f"{how}, and {of_follower.words}", evidence)
-    if view.nobody_reigns:
+    if view.has_no_controller:
         root = Root(causes.NO_CONTROLLER)
-        return Reason(root, f"{how}, and no controller tells who leads", evidence)
+        return Reason(root, f"{how}, and no controller reports the leader", evidence)
     return None
 
 
@@ -300,7 +302,7 @@ def _cut_off(
     if not evidence:
         return None
     for end in (key.leader, broker_id):
-        short = pressures.why_unconnected(view, end)
+        short = broker_pressures.why_unconnected(view, end)
         if short is not None:
             of_other = f"cannot fetch from broker {end}, which {short.words}"
             return Reason(
@@ -361,8 +363,8 @@ def _fetches_no_more(view: ClusterView, key: PartitionKeyState, progress: Follow
     return progress.last_fetch_ms > limit_ms
 
 
-def had_all_lately(progress: FollowerProgress) -> bool:
-    return 0 <= progress.last_caught_up_ms <= CAUGHT_UP_LATELY_MS
+def was_caught_up_recently(progress: FollowerProgress) -> bool:
+    return 0 <= progress.last_caught_up_ms <= RECENTLY_CAUGHT_UP_MS
 
 
 def _lacks_records(view: ClusterView, key: PartitionKeyState, progress: FollowerProgress) -> bool:
@@ -378,7 +380,7 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
         return None
     if progress.last_fetch_ms < 0:
         return None
-    if not _lacks_records(view, key, progress) or had_all_lately(progress):
+    if not _lacks_records(view, key, progress) or was_caught_up_recently(progress):
         return None
     end = leading[0].log_end_offset
     lag = max(progress.lag_records, end - progress.log_end_offset)
@@ -393,7 +395,7 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
         else f"it had all {span(progress.last_caught_up_ms)} ago"
     )
     evidence = [
-        f"{name_of_key(key)}: broker-{key.leader}, the leader, says: it fetches (last "
+        f"{name_of_key(key)}: broker-{key.leader}, the leader, reports: it fetches (last "
         f"{span(progress.last_fetch_ms)} ago) and lacks {', '.join(lacks)}; {caught_up}"
     ]
     growth = _growth(view, key, end, progress)
@@ -404,7 +406,7 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
         evidence.append(f"{name_of_key(key)}: at this pace it has all in about {left}")
         root = Root(causes.REPLICA_CATCHING_UP, broker_id)
         return Reason(root, "is catching up", tuple(evidence))
-    late = pressures.why_late(view, broker_id) or pressures.why_late(view, key.leader)
+    late = broker_pressures.why_late(view, broker_id) or broker_pressures.why_late(view, key.leader)
     if late is not None:
         follows = "" if late.root.broker == broker_id else f"follows broker {key.leader}, which "
         return Reason(late.root, f"{follows}{late.words}", tuple(evidence))
@@ -427,8 +429,8 @@ class _Growth(NamedTuple):
     def __str__(self) -> str:
         took, written = (n * 1_000 // self.within_ms for n in (self.took, self.written))
         return (
-            f"within {span(self.within_ms)} it took {took:,} records a second, while "
-            f"{written:,} a second were written"
+            f"within {span(self.within_ms)} it took {took:,} records per second, while "
+            f"{written:,} per second were written"
         )
 
 

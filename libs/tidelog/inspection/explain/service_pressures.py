@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.inspection.explain import causes, pressures
+from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import Listening, SilentService
-from tidelog.inspection.explain.resources import FILES, MEMORY, has_no_files_left
-from tidelog.inspection.explain.words import listed
-from tidelog.inspection.gateways import ALIVE, AnnouncedGateway, known_gateways, state_of
+from tidelog.inspection.explain.formatting import listed
+from tidelog.inspection.explain.observation import Listening, SilentService
+from tidelog.inspection.gateway_reports import ALIVE, AnnouncedGateway, known_gateways, state_of
 from tidelog.inspection.model import Finding
-from tidelog.inspection.pressures import (
+from tidelog.inspection.resource_pressures import (
+    FILES,
     HAND_OVER_AFTER_MS,
+    MEMORY,
     ControllerPressure,
     ResourcePressure,
+    has_no_files_left,
 )
 
 _ACTIVE_WITHOUT_FILES = (
@@ -22,7 +24,7 @@ _ACTIVE_WITHOUT_FILES = (
     "over these; what needs a new connection to it or from it fails (topics, operations, brokers "
     "that start)"
 )
-_ACTIVE_SILENT = "it is active, and cannot be asked in time"
+_ACTIVE_SILENT = "it is active, and does not answer in time"
 
 
 # Controllers that are alive and may take over, however late they answer here.
@@ -47,18 +49,20 @@ def of_controllers(view: ClusterView) -> Iterator[Finding]:
     running |= {b for b, s in silent.items() if s.listening is not Listening.REFUSES}
     for controller_id in sorted(running & view.controller_pressures.keys()):
         for resource, pressure in sorted(view.controller_pressures[controller_id].items()):
-            if resource in pressures.CAUSES:
+            if resource in broker_pressures.CAUSES:
                 yield _of_controller(view, pressure, silent.get(controller_id))
 
 
 def _of_controller(
     view: ClusterView, pressure: ControllerPressure, silent: SilentService | None
 ) -> Finding:
-    cause, who = pressures.CAUSES[pressure.resource], f"controller {pressure.controller_id}"
-    summary, severity = pressures.shortage(cause, who, pressure), causes.WARNING
-    evidence = [pressures.reported(f"controller-{pressure.controller_id}", pressure, view.now_ms())]
+    cause, who = broker_pressures.CAUSES[pressure.resource], f"controller {pressure.controller_id}"
+    summary, severity = broker_pressures.shortage(cause, who, pressure), causes.WARNING
+    evidence = [
+        broker_pressures.reported(f"controller-{pressure.controller_id}", pressure, view.now_ms())
+    ]
     if silent is not None:
-        evidence.append(f"{silent} {silent.listening.value}; asked, it {silent.problem}")
+        evidence.append(f"{silent} {silent.listening.value}; when queried, it {silent.problem}")
     if silent is not None and view.silenced_by(silent) == pressure.resource:
         if silent.address not in view.named_active():
             summary += f"; {_standby_without(view)}"
@@ -67,7 +71,7 @@ def _of_controller(
             severity = causes.CRITICAL
         else:
             summary += f"; {_ACTIVE_SILENT}"
-    step = pressures.next_step_of(cause, who)
+    step = broker_pressures.next_step_of(cause, who)
     return Finding(cause, severity, summary, tuple(evidence), step)
 
 
@@ -96,7 +100,7 @@ def root_of(view: ClusterView, service: SilentService) -> str:
     resource = view.silenced_by(service)
     if not resource and MEMORY in known and service.listening is not Listening.REFUSES:
         resource = MEMORY
-    return f"{pressures.CAUSES[resource]} of controller {service.id}" if resource else ""
+    return f"{broker_pressures.CAUSES[resource]} of controller {service.id}" if resource else ""
 
 
 def root_of_active(view: ClusterView) -> str:
@@ -120,23 +124,23 @@ def of_gateways(view: ClusterView) -> Iterator[Finding]:
     """Yields the shortages of gateways that announce themselves; `gateways` reports silent ones."""
     for gateway in known_gateways(view.observed.states):
         for pressure in gateway.pressures if state_of(gateway) == ALIVE else ():
-            if pressure.resource in pressures.CAUSES:
+            if pressure.resource in broker_pressures.CAUSES:
                 yield _of_gateway(view, gateway, pressure)
 
 
 def _of_gateway(
     view: ClusterView, gateway: AnnouncedGateway, pressure: ResourcePressure
 ) -> Finding:
-    cause, who = pressures.CAUSES[pressure.resource], gateway_name(gateway)
-    summary = pressures.shortage(cause, who, pressure)
+    cause, who = broker_pressures.CAUSES[pressure.resource], gateway_name(gateway)
+    summary = broker_pressures.shortage(cause, who, pressure)
     if has_no_files_left(pressure):
         summary += "; new connections to its REST API and console get no answer"
     return Finding(
         cause,
         causes.WARNING,
         summary,
-        (pressures.reported(f"{who} (process {gateway.pid})", pressure, view.now_ms()),),
-        pressures.next_step_of(cause, who),
+        (broker_pressures.reported(f"{who} (process {gateway.pid})", pressure, view.now_ms()),),
+        broker_pressures.next_step_of(cause, who),
     )
 
 

@@ -6,29 +6,29 @@ from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes, service_pressures
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.known_controllers import missing_controllers
-from tidelog.inspection.explain.observed import Listening, SilentService
-from tidelog.inspection.explain.words import ago, listed
+from tidelog.inspection.explain.formatting import ago, listed
+from tidelog.inspection.explain.observation import Listening, SilentService
+from tidelog.inspection.explain.reported_metadata import missing_controllers
 from tidelog.inspection.model import Finding, MissingController
 
 
 def no_standby(view: ClusterView) -> Iterator[Finding]:
     """Yields a finding for a cluster that has had a standby. A cluster that runs a single
     controller on purpose has none."""
-    if view.active is None or view.reign is None:
+    if view.active is None or view.controller_state is None:
         return
     silent = {s.id: s for s in view.silent_controllers() if s.id != view.active.id}
     # The shortages of these are findings, which say that they cannot take over.
     short = {b for b, s in silent.items() if view.silenced_by(s)}
-    past = {m.controller_id: m for m in view.reign.missing_controllers}
+    past = {m.controller_id: m for m in view.controller_state.missing_controllers}
     answering = {state.id for state in view.controllers}
     standbys = service_pressures.standbys(view)
-    away = sorted({*silent, *past} - answering - standbys - short)
-    if not away:
+    unavailable = sorted({*silent, *past} - answering - standbys - short)
+    if not unavailable:
         return
-    evidence = tuple(_why_away(view, b, silent.get(b), past.get(b)) for b in away)
-    names = listed(f"controller {b}" for b in away)
-    are = "is" if len(away) == 1 else "are"
+    evidence = tuple(_why_unavailable(view, b, silent.get(b), past.get(b)) for b in unavailable)
+    names = listed(f"controller {b}" for b in unavailable)
+    are = "is" if len(unavailable) == 1 else "are"
     who = f"controller-{view.active.id}"
     if standbys:
         yield Finding(
@@ -37,7 +37,7 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
             f"{names} {are} not there; {listed(f'controller {b}' for b in sorted(standbys))} can "
             f"take over from {who}",
             evidence,
-            _next_step(view, away[0], silent.get(away[0])),
+            _next_step(view, unavailable[0], silent.get(unavailable[0])),
         )
         return
     yield Finding(
@@ -45,14 +45,14 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
         causes.WARNING,
         f"{who} is active, and no standby controller can take over: {names} {are} not there",
         evidence,
-        _next_step(view, away[0], silent.get(away[0])),
+        _next_step(view, unavailable[0], silent.get(unavailable[0])),
     )
 
 
 def faults_of_missing(view: ClusterView) -> list[str]:
     """Returns evidence about missing controllers: the faults with which they ended, and whether
     they were at their memory limit."""
-    missing = missing_controllers(view.observed.tellers)
+    missing = missing_controllers(view.observed.reporters)
     lines = {m.controller_id: _fault(view, m.controller_id, m) for m in missing}
     return [f"controller-{b}: {line}" for b, line in lines.items() if line]
 
@@ -65,35 +65,37 @@ def _fault(view: ClusterView, controller_id: int, past: MissingController | None
         return memory
     if past.stopped_at_ms or not past.fault:
         return "" if past.stopped_at_ms else memory
-    said = f"by its own word, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
-    return f"{said}; {memory}" if memory else said
+    details = f"according to itself, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
+    return f"{details}; {memory}" if memory else details
 
 
-def _why_away(
+def _why_unavailable(
     view: ClusterView,
     controller_id: int,
     silent: SilentService | None,
     past: MissingController | None,
 ) -> str:
-    said = f"controller-{controller_id}"
+    details = f"controller-{controller_id}"
     if silent is not None:
-        said += f" at {silent.address} {silent.listening.value}; asked, it {silent.problem}"
+        details += (
+            f" at {silent.address} {silent.listening.value}; when queried, it {silent.problem}"
+        )
     elif past is not None:
-        said += f" at {past.address} is not registered"
+        details += f" at {past.address} is not registered"
     if past is not None and past.stopped_at_ms:
-        return f"{said}; it was stopped {ago(past.stopped_at_ms, view.now_ms())}"
+        return f"{details}; it was stopped {ago(past.stopped_at_ms, view.now_ms())}"
     if past is not None and silent is not None and silent.listening is Listening.ACCEPTS:
-        return f"{said}; its registration has ended"
+        return f"{details}; its registration has ended"
     fault = _fault(view, controller_id, past)
     if past is not None:
         how = "its last process has ended without being stopped in order"
-        return f"{said}; {how}; {fault}" if fault else f"{said}; {how}"
+        return f"{details}; {how}; {fault}" if fault else f"{details}; {how}"
     refuses = silent is not None and silent.listening is Listening.REFUSES
-    return f"{said}; {fault}" if refuses and fault else said
+    return f"{details}; {fault}" if refuses and fault else details
 
 
 def _next_step(view: ClusterView, controller_id: int, silent: SilentService | None) -> str:
-    missing = {m.controller_id: m for m in missing_controllers(view.observed.tellers)}
+    missing = {m.controller_id: m for m in missing_controllers(view.observed.reporters)}
     has_ended = silent is None or silent.listening is Listening.REFUSES
     if has_ended and _fault(view, controller_id, missing.get(controller_id)):
         return (
@@ -102,8 +104,8 @@ def _next_step(view: ClusterView, controller_id: int, silent: SilentService | No
         )
     if silent is not None and silent.listening is Listening.ACCEPTS:
         return (
-            f"Look at the process of controller {controller_id}: is it stopped (kill -CONT PID "
-            "lets it continue), or starved of CPU or memory? Restart it where it does not recover."
+            f"Check the process of controller {controller_id}: is it stopped (kill -CONT PID "
+            "lets it continue), or starved of CPU or memory? Restart it if it does not recover."
         )
     if silent is not None and silent.listening is Listening.SILENT:
         return (
@@ -111,6 +113,6 @@ def _next_step(view: ClusterView, controller_id: int, silent: SilentService | No
             "controller again if its process has ended."
         )
     return (
-        f"Start controller {controller_id} again. One that was taken out of service for good is "
-        "forgotten seven days after its last sign of life."
+        f"Start controller {controller_id} again. A controller that was removed for good is "
+        "forgotten seven days after its last report."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.words import span
+from tidelog.inspection.explain.formatting import span
 from tidelog.inspection.model import (
     OPENS_LOGS,
     READS_METADATA,
@@ -13,9 +13,9 @@ from tidelog.inspection.model import (
     BrokerBacklog,
     BrokerState,
 )
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
-_WAITS_FOR_STATES = "waits for a controller to tell it its replicas"
+_WAITS_FOR_STATES = "waits for a controller to send its replicas"
 
 
 def phase_of(view: ClusterView, broker_id: int) -> str:
@@ -25,14 +25,14 @@ def phase_of(view: ClusterView, broker_id: int) -> str:
         return f"opens its logs, {broker.start_done:,} of {broker.start_total:,} so far"
     if broker.start_phase == TAKES_STATES and broker.start_total:
         done, total = broker.start_done, broker.start_total
-        return f"takes its replicas' states from a controller, {done:,} of {total:,} so far"
+        return f"receives its replicas' states from a controller, {done:,} of {total:,} so far"
     return waits_for(view, broker_id)
 
 
 def waits_for(view: ClusterView, broker_id: int) -> str:
     """Continues a sentence "it …" if something that the start needs is missing."""
     return {
-        WAITS_FOR_STORE: "waits for the metadata store to tell which cluster this is",
+        WAITS_FOR_STORE: "waits for the cluster id from the metadata store",
         OPENS_LOGS: "opens its logs, and then waits for the metadata store",
         READS_METADATA: "reads the cluster's metadata from the store",
         REGISTERS: "registers in the metadata store",
@@ -46,13 +46,13 @@ def waits_for_states(view: ClusterView, broker_id: int) -> bool:
     return broker is not None and broker.is_starting and broker.start_phase == TAKES_STATES
 
 
-def taking_full_state(backlog: BrokerBacklog) -> str:
+def receiving_full_state(backlog: BrokerBacklog) -> str:
     """Continues a sentence "because …" about an incarnation that the controller has known only for
     a short time."""
     size = plural(backlog.full_state_size, "replica")
     left = f"{backlog.pending:,} of their states are" if backlog.pending else "none of these is"
     return (
-        f"it is busy with its full state of {size}: the controller has known this life for "
+        f"it is busy with its full state of {size}: the controller has known this incarnation for "
         f"{span(backlog.known_for_ms)}, and {left} yet to be acknowledged"
     )
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from tidelog.inspection.explain import causes, cut_offs
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.lost_store import has_asked_store
-from tidelog.inspection.explain.observed import BROKER, name_of
-from tidelog.inspection.explain.roots import Following, effects
-from tidelog.inspection.explain.words import listed, span
+from tidelog.inspection.explain.formatting import listed, span
+from tidelog.inspection.explain.lost_store import has_used_store
+from tidelog.inspection.explain.observation import BROKER, name_of
+from tidelog.inspection.explain.root_causes import Following, effects
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
-from tidelog.wording import plural
+from tidelog.phrases import plural
 
 # Services are queried one after the other, and their ages count from then. Synchronized wall clocks
 # differ by no more than this.
@@ -27,15 +27,15 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
     if view.store_is_full:
         yield _full(view, following)
         return
-    states = sorted(view.observed.tellers, key=name_of)
+    states = sorted(view.observed.reporters, key=name_of)
     lost = [state for state in states if state.store.unreachable_ms >= 0]
     if not lost:
         return
-    others = [s for s in states if s.store.unreachable_ms < 0 and has_asked_store(s)]
-    if view.everybody_lost_store():
-        evidence = [*map(_told, lost), *_members_lost(lost)]
+    others = [s for s in states if s.store.unreachable_ms < 0 and has_used_store(s)]
+    if view.store_lost_by_all():
+        evidence = [*map(_line, lost), *_members_lost(lost)]
         if others:
-            evidence.append(f"{listed(map(name_of, others))} may not have asked it since")
+            evidence.append(f"{listed(map(name_of, others))} may not have used it since")
         root = Root(causes.STORE_UNREACHABLE)
         evidence += effects(root, following.get(root, ()))
         because = _cut_off(view, lost)
@@ -45,7 +45,7 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
             "the metadata store does not answer: data flows with the leaders and ISRs that there "
             "are, and nothing that needs metadata happens",
             tuple(evidence),
-            f"See {because[0]}: others may reach the store. Ask one of them, too."
+            f"See {because[0]}: others may reach the store. Run explain through one of them, too."
             if because
             else "Check that etcd runs at the configured etcd_endpoints and has a quorum; all "
             "recovers by itself when it answers.",
@@ -61,7 +61,7 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
             causes.CRITICAL if state.role == BROKER else causes.WARNING,
             f"{name_of(state)} does not reach the metadata store, which others reach",
             (
-                _told(state),
+                _line(state),
                 f"it answers {listed(map(name_of, others))}",
                 *(effects(root, following.get(root, ())) if broker_id >= 0 else ()),
             ),
@@ -81,14 +81,14 @@ def _cut_off(view: ClusterView, lost: Sequence[ServiceState]) -> tuple[str, ...]
 
 def _full(view: ClusterView, following: Following) -> Finding:
     root = view.lost_store_root
-    refused = [s for s in sorted(view.observed.tellers, key=name_of) if s.store.write_problem]
+    rejected = [s for s in sorted(view.observed.reporters, key=name_of) if s.store.write_problem]
     return Finding(
         root.cause,
         causes.CRITICAL,
-        "the metadata store is full: it answers reads and takes no writes. Data flows with the "
+        "the metadata store is full: it answers reads and accepts no writes. Data flows with the "
         "leaders and ISRs that there are, and nothing that needs metadata happens",
         (
-            *map(_rejected, refused),
+            *map(_rejected, rejected),
             *effects(root, following.get(root, ())),
         ),
         "Make room in etcd: compact its history with `etcdctl compact REVISION` (the revision that "
@@ -101,7 +101,7 @@ def _full(view: ClusterView, following: Following) -> Finding:
 
 def _rejected(state: ServiceState) -> str:
     since_ms = max(0, state.store.rejects_writes_ms)
-    return f'{name_of(state)} says, for {span(since_ms)}: "{state.store.write_problem}"'
+    return f'{name_of(state)} reports, for {span(since_ms)}: "{state.store.write_problem}"'
 
 
 def _members_lost(lost: Sequence[ServiceState]) -> list[str]:
@@ -109,12 +109,13 @@ def _members_lost(lost: Sequence[ServiceState]) -> list[str]:
     that runs without the others says so."""
     longest = max(lost, key=lambda state: state.store.unreachable_ms)
     return [
-        f'{name_of(longest)} says of member {member.address}: "{member.problem or "no answer"}"'
+        f"{name_of(longest)} reports about member {member.address}: "
+        f'"{member.problem or "no answer"}"'
         for member in longest.store.members
     ]
 
 
-def _told(state: ServiceState) -> str:
+def _line(state: ServiceState) -> str:
     said = f': "{state.store.problem}"' if state.store.problem else ""
     return f"{name_of(state)} has had no answer for {span(state.store.unreachable_ms)}{said}"
 
@@ -124,7 +125,7 @@ def services_that_waited(view: ClusterView) -> list[ServiceState]:
     answers them now."""
     return [
         state
-        for state in sorted(view.observed.tellers, key=name_of)
+        for state in sorted(view.observed.reporters, key=name_of)
         if state.store.unreachable_ms < 0 and state.store.max_latency_ms >= STORE_SLOW_MS
     ]
 
@@ -132,13 +133,17 @@ def services_that_waited(view: ClusterView) -> list[ServiceState]:
 def slow(view: ClusterView) -> Iterator[Finding]:
     """Yields a finding about slow answers. The store itself is suspect unless another service had a
     quick answer in the same time; a service without a request then shows nothing."""
-    states = sorted(view.observed.tellers, key=name_of)
+    states = sorted(view.observed.reporters, key=name_of)
     waited = services_that_waited(view)
     if not waited:
         return
     longest = max(state.store.max_latency_ms for state in waited)
     answering = [state for state in states if state.store.unreachable_ms < 0]
-    who = "all who ask it" if len(waited) == len(answering) else listed(map(name_of, waited))
+    who = (
+        "all services that use it"
+        if len(waited) == len(answering)
+        else listed(map(name_of, waited))
+    )
     quick = [s for s in answering if s not in waited and any(_meanwhile(s, w) for w in waited)]
     evidence = [
         f"{name_of(state)}: at most {span(state.store.max_latency_ms)} within the last minute, "
@@ -147,15 +152,15 @@ def slow(view: ClusterView) -> Iterator[Finding]:
         for state in waited
     ]
     if quick:
-        evidence.append(f"{listed(map(name_of, quick))} had quick answers meanwhile")
+        evidence.append(f"{listed(map(name_of, quick))} had quick answers in that time")
     elif len(waited) < len(answering):
         silent = listed(name_of(state) for state in answering if state not in waited)
-        evidence.append(f"{silent} did not ask it meanwhile, as far as they tell")
+        evidence.append(f"{silent} did not use it in that time, as far as they report")
     took = f"the metadata store took up to {span(longest)} to answer {who} within the last minute"
     where = (
-        f"Look at the network between {listed(map(name_of, waited))} and etcd."
+        f"Check the network between {listed(map(name_of, waited))} and etcd."
         if quick
-        else "Look at etcd's process and disk (its fsync times), and at the network to it."
+        else "Check etcd's process and disk (its fsync times), and the network to it."
     )
     broker = waited[0].id if quick and len(waited) == 1 and waited[0].role == BROKER else -1
     if all(map(_is_quick_again, waited)):

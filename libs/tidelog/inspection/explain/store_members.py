@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.observed import name_of
+from tidelog.inspection.explain.formatting import listed, span
+from tidelog.inspection.explain.observation import name_of
 from tidelog.inspection.explain.store import services_that_waited
-from tidelog.inspection.explain.words import listed, span
 from tidelog.inspection.model import WITHOUT_MAJORITY, Finding, ServiceState, StoreMember
 
 # Members are probed every 2 s with a timeout of 1 s. Two missed answers in a row make a member lost
@@ -28,7 +28,7 @@ MEMBER_SPREAD_MS = 6_000
 
 def unreachable(view: ClusterView) -> Iterator[Finding]:
     """Yields one finding for each member that any service misses, unless none reaches the store."""
-    if view.everybody_lost_store():
+    if view.store_lost_by_all():
         return
     for address, missing in sorted(_missed(view).items()):
         yield _finding(view, address, missing)
@@ -38,7 +38,7 @@ def explain_slowness(view: ClusterView) -> bool:
     """Whether every service that waited for the store also missed an answer of a lost member. One
     missed answer is enough: it explains the wait."""
     waited = services_that_waited(view)
-    if not waited or view.everybody_lost_store():
+    if not waited or view.store_lost_by_all():
         return False
     lost = _missed(view)
     return all(
@@ -50,7 +50,7 @@ def explain_slowness(view: ClusterView) -> bool:
 def _missed(view: ClusterView) -> dict[str, list[ServiceState]]:
     """Returns the services that miss each member, by its address."""
     found: dict[str, list[ServiceState]] = {}
-    for state in sorted(view.observed.tellers, key=name_of):
+    for state in sorted(view.observed.reporters, key=name_of):
         if state.store.unreachable_ms >= 0:
             continue  # It has a finding of its own.
         for member in state.store.members:
@@ -73,7 +73,7 @@ def _is_lost(address: str, missing: Sequence[ServiceState]) -> bool:
 def _finding(view: ClusterView, address: str, missing: Sequence[ServiceState]) -> Finding:
     reaching = [
         state
-        for state in sorted(view.observed.tellers, key=name_of)
+        for state in sorted(view.observed.reporters, key=name_of)
         if any(m.address == address and m.unreachable_ms < 0 for m in state.store.members)
     ]
     evidence = [_line(state, _member(state, address)) for state in missing]
@@ -85,7 +85,7 @@ def _finding(view: ClusterView, address: str, missing: Sequence[ServiceState]) -
     ]
     is_old = max(_member(s, address).unreachable_ms for s in missing) >= MEMBER_SPREAD_MS
     if reaching and not is_old:
-        evidence.append(f"{listed(map(name_of, reaching))} may not have asked it since")
+        evidence.append(f"{listed(map(name_of, reaching))} may not have used it since")
     if reaching and is_old:
         evidence.append(f"it answers {listed(map(name_of, reaching))}")
         who = listed(map(name_of, missing))
@@ -103,7 +103,7 @@ def _finding(view: ClusterView, address: str, missing: Sequence[ServiceState]) -
     else:
         others = (
             member.unreachable_ms < 0
-            for state in view.observed.tellers
+            for state in view.observed.reporters
             for member in state.store.members
             if member.address != address
         )

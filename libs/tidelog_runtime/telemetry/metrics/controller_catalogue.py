@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.gateways import GATEWAY_STATES
+from tidelog.inspection.gateway_reports import GATEWAY_STATES
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     MAX_PEER_SERIES,

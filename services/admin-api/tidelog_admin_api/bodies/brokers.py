@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from tidelog.wording import PREFERRED_RETURN
+from tidelog.phrases import PREFERRED_RETURN
 from tidelog_admin_api.bodies.base import (
     AnswerBody,
     BrokerId,

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tidelog.client.explaining import DEFAULT_TIMEOUT_MS
-from tidelog.client.gone_brokers import describe_with_gone_brokers
-from tidelog.inspection.gateways import known_gateways, state_of
+from tidelog.client.cluster_explainer import DEFAULT_TIMEOUT_MS
+from tidelog.client.departed_brokers import describe_with_departed_brokers
+from tidelog.inspection.gateway_reports import known_gateways, state_of
 from tidelog.inspection.model import LEAST_ANSWER_MS, Scope, StateRequest
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.cluster import (
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1/cluster", tags=["cluster"])
 @router.get("", responses=READ_PROBLEMS)
 async def describe_cluster(admin: AskAdmin) -> Cluster:
     """Describes the brokers and controllers. A dead broker that holds replicas is "gone"."""
-    described, _ = await describe_with_gone_brokers(admin)
+    described, _ = await describe_with_departed_brokers(admin)
     return Cluster.model_validate(described)
 
 

@@ -12,7 +12,7 @@ from tidelog.cli.health import SOUND, partition_health
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.errors import unknown_partition
 from tidelog.inspection.model import StateRequest
-from tidelog.inspection.told_replicas import Replicas, replicas_by_partition
+from tidelog.inspection.replica_reports import Replicas, replicas_by_partition
 from tidelog.model import MAX_INT32
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.events import EventList, event_list

@@ -24,7 +24,7 @@ from tidelog.inspection.model import (
     StateRequest,
     StoreHealth,
 )
-from tidelog.inspection.pressures import BrokerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.version import installed_version
 from tidelog_broker.background import RunBlocking

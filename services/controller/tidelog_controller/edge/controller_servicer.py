@@ -8,8 +8,12 @@ import grpc.aio
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
-from tidelog.inspection.gateways import MAX_LIMITED_CLIENTS, MAX_PRESSURES, GatewayAnnouncement
-from tidelog.inspection.pressures import ResourcePressure
+from tidelog.inspection.gateway_reports import (
+    MAX_LIMITED_CLIENTS,
+    MAX_PRESSURES,
+    GatewayAnnouncement,
+)
+from tidelog.inspection.resource_pressures import ResourcePressure
 from tidelog.model import TopicPartition
 from tidelog.rpc.message_codec import from_wire
 from tidelog.rpc.wire import error_to_wire

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from tidelog.inspection.gateways import GATEWAY_STATES, AnnouncedGateway, state_of
+from tidelog.inspection.gateway_reports import GATEWAY_STATES, AnnouncedGateway, state_of
 from tidelog.inspection.model import BrokerBacklog
 from tidelog_controller.metrics.cluster_metrics import ClusterMetrics, set_cluster_metrics
 from tidelog_controller.metrics.decision_meter import DecisionMeter

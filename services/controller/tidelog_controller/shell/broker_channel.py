@@ -11,7 +11,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from tidelog.inspection.broker_links import BrokerConnection
+from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog_controller.state.commands import (
     SendDescribeReplicas,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.typing import FilteringBoundLogger
 
-from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.controller_reports import WaitingController
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.controller_records import encode_waiting_controller

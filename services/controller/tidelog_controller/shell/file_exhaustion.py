@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from tidelog.inspection.pressures import HAND_OVER_AFTER_MS, Pressing
+from tidelog.inspection.resource_pressures import HAND_OVER_AFTER_MS, Pressing
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.pressure.detection import OPEN_FILES

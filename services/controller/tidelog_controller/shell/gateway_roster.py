@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.gateways import (
+from tidelog.inspection.gateway_reports import (
     GATEWAY_FORGOTTEN_MS,
     GATEWAY_SILENT_MS,
     MAX_GATEWAYS,

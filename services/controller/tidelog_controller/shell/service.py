@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.controllers import WaitingController
-from tidelog.inspection.gateways import AnnouncedGateway, GatewayAnnouncement
+from tidelog.inspection.controller_reports import WaitingController
+from tidelog.inspection.gateway_reports import AnnouncedGateway, GatewayAnnouncement
 from tidelog.inspection.model import (
     ControllerState,
     ServiceState,

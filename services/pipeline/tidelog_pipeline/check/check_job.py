@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import structlog
 
 from tidelog.history import HistoryError
-from tidelog.history.document import document
+from tidelog.history.report_document import document
 from tidelog_pipeline.check.check_config import CheckConfig
 from tidelog_pipeline.check.history_files import find_files
 from tidelog_pipeline.check.plan import CheckResult, check

@@ -18,7 +18,7 @@ from tidelog.history import (
     SendEnded,
     SendInvoked,
 )
-from tidelog.history.history_file import whole
+from tidelog.history.history_file import checked_line
 from tidelog.history.history_format import decode_operation
 from tidelog_pipeline.check.history_files import ByteRange, count_lines, lines_of
 from tidelog_pipeline.check.stages.tables import LINE_COUNTS, OPERATIONS
@@ -52,7 +52,7 @@ def decoded_lines(lines: Iterator[tuple[int, bytes]]) -> Iterator[Row]:
 
 
 def _row(number: int, line: bytes) -> Row:
-    operation = decode_operation(whole(line))
+    operation = decode_operation(checked_line(line))
     return _ROWS[type(operation)](number, line, operation)
 
 

@@ -143,7 +143,9 @@ def _oldest_of_cut_partitions(config: LagConfig) -> list[int]:
     """
     with SyncConsumer(config.bootstrap) as consumer:
         partitions = consumer.assign_topic(config.topic)
-        positions = consumer.ask(lambda one: one.told_offsets(OffsetPosition.EARLIEST, partitions))
+        positions = consumer.ask(
+            lambda one: one.offsets_with_epochs(OffsetPosition.EARLIEST, partitions)
+        )
         found = []
         for partition in partitions:
             if positions[partition].offset:

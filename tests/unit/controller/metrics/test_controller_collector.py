@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import TopicPartition
 from tidelog_controller.metrics.controller_metrics import PARTITIONS_PER_TURN, ControllerCollector

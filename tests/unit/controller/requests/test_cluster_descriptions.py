@@ -145,7 +145,7 @@ def test_an_impossible_timeout_is_rejected_and_not_replaced_by_another(timeout_m
         SetMaintenance(0, (1,), True, False, timeout_ms),
     ):
         said = rejected(request)
-        assert said == f"a timeout of {timeout_ms} ms cannot be; ask for 1 to 300000 ms"
+        assert said == f"a timeout of {timeout_ms} ms is invalid; use 1 to 300000 ms"
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_an_impossible_timeout_is_rejected_and_not_replaced_by_another(timeout_m
     ],
 )
 def test_a_negative_page_size_is_rejected(request_: AdminRequest) -> None:
-    assert rejected(request_).startswith("a page size of -1 cannot be; ask for 1 to 1000")
+    assert rejected(request_).startswith("a page size of -1 is invalid; use 1 to 1000")

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from tidelog.inspection.broker_links import BrokerConnection
+from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog_controller.shell.broker_channel import BrokerChannel, TcpDialer
 from tidelog_controller.state.commands import SendStopReplica
 from tidelog_controller.state.context import ControllerIdentity
@@ -60,7 +60,7 @@ async def test_a_watch_names_its_controller_epoch_and_broker_epoch() -> None:
 async def test_a_connection_lasts_until_it_ends_and_the_last_dial_is_described() -> None:
     network, events = FakeNetwork(), asyncio.Queue[Event]()
     made = channel(network, events)
-    assert not made.described().stands
+    assert not made.described().is_connected
     async with asyncio.TaskGroup() as tasks:
         made.start(tasks)
         await asyncio.sleep(0)
@@ -69,7 +69,7 @@ async def test_a_connection_lasts_until_it_ends_and_the_last_dial_is_described()
         await events.get()
         ended = made.described()
         await made.close()
-    assert not ended.stands
+    assert not ended.is_connected
     assert ended.dial == "refused"
 
 

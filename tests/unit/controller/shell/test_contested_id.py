@@ -9,7 +9,7 @@ from dataclasses import asdict
 import pytest
 
 from doubles.memory_store import MemoryStore
-from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.controller_reports import WaitingController
 from tidelog.inspection.model import ControllerState, StateRequest
 from tidelog.state_changes.event import Kind
 from tidelog_controller.shell import controller_registration

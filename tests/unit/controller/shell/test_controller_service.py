@@ -10,7 +10,7 @@ import pytest
 from doubles.memory_store import MemoryStore
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import StateRequest
-from tidelog.inspection.pressures import ControllerPressure
+from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.core import controller_description
 from tidelog_controller.requests import operation_admin

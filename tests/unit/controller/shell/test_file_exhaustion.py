@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from doubles.memory_store import MemoryStore
-from tidelog.inspection.pressures import HAND_OVER_AFTER_MS
+from tidelog.inspection.resource_pressures import HAND_OVER_AFTER_MS
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_controller.shell import file_exhaustion
 from tidelog_controller.shell.controller_roster import ControllerRoster

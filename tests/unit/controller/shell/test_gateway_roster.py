@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import ErrorCode
-from tidelog.inspection.gateways import (
+from tidelog.inspection.gateway_reports import (
     GATEWAY_FORGOTTEN_MS,
     GATEWAY_SILENT_MS,
     MAX_GATEWAYS,
@@ -16,7 +16,7 @@ from tidelog.inspection.gateways import (
     MAX_PRESSURES,
     GatewayAnnouncement,
 )
-from tidelog.inspection.pressures import ResourcePressure
+from tidelog.inspection.resource_pressures import ResourcePressure
 from tidelog_controller.shell.gateway_roster import MAX_NAME_BYTES, GatewayRoster
 
 

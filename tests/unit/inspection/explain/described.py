@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.caller_limits import LimitedClient
-from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
-from tidelog.inspection.controllers import WaitingController
-from tidelog.inspection.explain import Listening, Observed, SilentService, explain
-from tidelog.inspection.explain.observed import ReadClock, SilentGateway
-from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.controller_reports import BrokerConnection, LeaseEnds, WaitingController
+from tidelog.inspection.explain import Listening, Observation, SilentService, explain
+from tidelog.inspection.explain.observation import ReadClock, SilentGateway
+from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.model import (
     BrokerBacklog,
     BrokerState,
@@ -35,7 +34,7 @@ from tidelog.inspection.model import (
     StoreHealth,
     WaitingDeletion,
 )
-from tidelog.inspection.pressures import BrokerPressure, ControllerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure, ControllerPressure
 from tidelog.model import TopicPartition
 
 NOW_MS = 1_700_000_000_000
@@ -212,7 +211,7 @@ class DescribedCluster:
 
     # Consequences.
 
-    def observed(self, scope: Scope | None = None) -> Observed:
+    def observed(self, scope: Scope | None = None) -> Observation:
         states = [
             ServiceState(
                 "broker",
@@ -238,7 +237,7 @@ class DescribedCluster:
         ]
         if self.controller_answers:
             states.append(self._controller())
-        return Observed(
+        return Observation(
             states,
             self.silent,
             scope or Scope(),

@@ -65,7 +65,7 @@ def test_a_broker_that_accepts_connections_without_answering_is_paused(
     cluster.pause(2)
     paused = found(cluster.explain(), "broker_paused")
     assert (paused.broker, paused.partitions) == (2, ("sea/0",))
-    assert "it is registered in life 12" in said(paused)
+    assert "it is registered in incarnation 12" in said(paused)
 
 
 def test_a_paused_broker_whose_lease_has_ended_is_paused_and_not_dead(
@@ -126,7 +126,7 @@ def test_an_orderly_stopped_broker_with_replicas_is_not_called_dead(
     assert (stopped.broker, stopped.partitions) == (2, ("sea/0",))
     assert stopped.summary.startswith("broker 2 is gone: it was stopped and is not back")
     assert "dead" not in said(stopped)
-    assert "why it ended" not in said(stopped)
+    assert "the reason for its end" not in said(stopped)
     assert "broker_stopped" in said(stopped)
     assert found(findings, "replica_dead").broker == 3
 
@@ -156,7 +156,7 @@ def test_the_rate_of_a_slow_replica_comes_from_an_earlier_sample(
     cluster.seen("sea/0", 2, log_end_offset=50, lag_records=250)
     cluster.replica("sea/0", 1, log_end_offset=300)
     slow = found(cluster.explain(), "replica_slow")
-    assert "within 500 ms it took 20 records a second, while 400 a second were written" in said(
+    assert "within 500 ms it took 20 records per second, while 400 per second were written" in said(
         slow
     )
 
@@ -172,7 +172,7 @@ def test_a_replica_faster_than_the_writes_is_catching_up(
     findings = cluster.explain()
     assert causes_of(findings) == ["replica_catching_up"]
     assert (findings[0].broker, findings[0].severity) == (2, "info")
-    assert "took 38 records a second, while 20 a second were written" in said(findings[0])
+    assert "took 38 records per second, while 20 per second were written" in said(findings[0])
     assert "at this pace it has all in about 2.8 s" in said(findings[0])
     assert "CPU" not in said(findings[0])
 
@@ -184,7 +184,7 @@ def test_growth_across_an_election_is_no_evidence(cluster: DescribedCluster) -> 
     cluster.earlier = [s for s in cluster.observed().states if s.id == 1 and s.role == "broker"]
     cluster.replica("sea/0", 1, leader_epoch=5)
     cluster.seen("sea/0", 2, log_end_offset=59, lag_records=41)
-    assert "a second were written" not in said(found(cluster.explain(), "replica_slow"))
+    assert "per second were written" not in said(found(cluster.explain(), "replica_slow"))
 
 
 def test_a_replica_is_cut_off_by_its_own_report(cluster: DescribedCluster) -> None:
@@ -264,7 +264,7 @@ def test_a_replica_without_reports_gets_no_invented_reason(
     cluster.partition("sea/0", isr=(1, 3))
     cluster.leads("sea/0", followers=())
     out = found(cluster.explain(), "replica_out_of_isr")
-    assert "nobody tells why" in out.summary
+    assert "no service reports why" in out.summary
     assert out.because == ()
 
 

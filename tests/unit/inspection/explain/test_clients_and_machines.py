@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
-from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.model import RejectedRequests
-from tidelog.inspection.pressures import BrokerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain.clocks import MAX_OWN_TIME_MS, MAX_SKEW_MS
-from tidelog.inspection.explain.observed import ReadClock
+from tidelog.inspection.explain.observation import ReadClock
 from tidelog.inspection.model import ClockDoubt, Finding, HeardClock, RejectedRequests
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 
@@ -39,8 +39,10 @@ def test_the_broker_whose_clock_differs_from_most_is_named(cluster: DescribedClu
     assert findings[0].summary == (
         "the clock of broker 2 is 1 min 30 s ahead of those of the other brokers"
     )
-    assert "broker-1 heard the clock of broker 2 1 min 30 s ahead of its own" in said(findings[0])
-    assert "Put the clock of broker 2 right (`chronyc tracking`" in findings[0].next_step
+    assert "broker-1 received the clock of broker 2 1 min 30 s ahead of its own" in said(
+        findings[0]
+    )
+    assert "Correct the clock of broker 2 (`chronyc tracking`" in findings[0].next_step
     assert causes_of(cluster.explain(broker=2)) == ["clock_skew"]
     assert cluster.explain(topic="sea") == []
 
@@ -64,7 +66,7 @@ def test_a_leader_that_is_behind_is_named_with_its_skew_and_the_effects(
     assert "behind those of the other brokers" in findings[0].summary
     is_dated_by_others = "dates what it leads by the other brokers' time" in said(findings[0])
     assert is_dated_by_others is (behind_ms > MAX_OWN_TIME_MS)
-    assert "Put the clock of broker 1 right" in findings[0].next_step
+    assert "Correct the clock of broker 1" in findings[0].next_step
 
 
 def test_of_two_differing_clocks_neither_is_blamed(cluster: DescribedCluster) -> None:
@@ -112,7 +114,7 @@ def test_a_controller_whose_clock_differs_from_most_is_named(
     [skewed] = cluster.explain()
     assert (skewed.cause, skewed.severity) == ("clock_skew", "warning")
     assert skewed.summary == f"the clock of controller 1 is {how} those of most other services"
-    assert "Put the clock of controller 1 right (`chronyc tracking`" in skewed.next_step
+    assert "Correct the clock of controller 1 (`chronyc tracking`" in skewed.next_step
 
 
 def test_several_controllers_of_one_machine_with_a_wrong_clock_are_named(
@@ -136,7 +138,7 @@ def test_a_controller_that_runs_explain_is_named_for_its_own_clock(
     cluster.clocks.append(ReadClock("controller", 1, 0, 0, is_own=True))
     [skewed] = cluster.explain()
     assert "the clock of controller 1 is 60.0 s ahead of those of most" in skewed.summary
-    assert "the machine that asks" not in said(skewed)
+    assert "the machine that runs explain" not in said(skewed)
 
 
 def test_a_late_answer_is_no_evidence_of_a_wrong_clock(cluster: DescribedCluster) -> None:
@@ -159,7 +161,7 @@ def test_events_of_a_controller_with_a_fast_clock_are_rejected_for_it(
     answers_carry(cluster, b1=0, b2=0, b3=0, c1=YEAR_MS, c2=0)
     rejected = rejects_events(cluster, "INVALID_TIMESTAMP")
     assert "events of controller-1 are rejected again and again: 12 requests" in rejected.summary
-    assert "Put the clock of controller-1 right" in rejected.next_step
+    assert "Correct the clock of controller-1" in rejected.next_step
     assert rejected.because == ("clock_skew",)
     assert "timestamp_max_ahead_ms" not in said(rejected)
 

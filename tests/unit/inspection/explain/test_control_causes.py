@@ -35,8 +35,8 @@ def test_an_overdue_command_names_the_broker_and_the_state_change(
     overdue = found(cluster.explain(), "command_overdue")
     assert (overdue.broker, overdue.partition_count) == (2, 3)
     assert "3 states, the oldest for 14.0 s" in said(overdue)
-    assert 'sea/0 is to reach revision 88, refused: "STORAGE_ERROR"' in said(overdue)
-    assert "broker-2 answers questions" in said(overdue)
+    assert 'sea/0 is to reach revision 88, rejected: "STORAGE_ERROR"' in said(overdue)
+    assert "broker-2 answers requests" in said(overdue)
 
 
 def test_states_that_a_failing_disk_rejects_follow_from_the_disk(
@@ -100,7 +100,7 @@ def test_a_shrinking_backlog_is_being_processed(cluster: DescribedCluster) -> No
     cluster.backlogs.append(moving(2, 3_880, overdue=True))
     works = found(cluster.explain(), "command_overdue")
     assert works.severity == "info"
-    assert works.summary == "broker 2 works through 3,880 state changes, 550 a second"
+    assert works.summary == "broker 2 works through 3,880 state changes, 550 per second"
     assert "within 4.0 s it has acknowledged 2,200 states, the last 700 ms ago" in said(works)
     assert "restart" not in said(works)
 
@@ -174,9 +174,9 @@ def test_a_deletion_waits_for_busy_brokers_that_must_not_be_stopped(
     cluster.backlogs.append(BrokerBacklog(3, 13, 9, 900, overdue=False))
     waits = found(cluster.explain("sea"), "deletion_waits")
     assert waits.severity == "info"
-    assert "broker 2 works through 800 state changes, 550 a second" in said(waits)
+    assert "broker 2 works through 800 state changes, 550 per second" in said(waits)
     assert waits.because == ("command_backlog of broker 2",)
-    assert waits.next_step.startswith("Look again in some seconds")
+    assert waits.next_step.startswith("Run explain again in some seconds")
 
 
 def test_a_deletion_that_waits_for_a_live_broker_does_not_suggest_stopping_it(
@@ -212,7 +212,7 @@ def test_a_pending_deletion_names_its_brokers_and_the_reason(cluster: DescribedC
     waits = found(cluster.explain("sea"), "deletion_waits")
     assert "the deletion of topic 'sea' has waited 9.0 s for brokers 2, 3" in waits.summary
     assert "broker 2 takes connections and does not answer" in said(waits)
-    assert 'broker 3 refused: "no disk"' in said(waits)
+    assert 'broker 3 rejected: "no disk"' in said(waits)
     assert waits.because == ("broker_paused of broker 2",)
 
 
@@ -257,12 +257,12 @@ def test_without_an_active_controller_standbys_are_quoted(
     ("listening", "cause", "severity", "summary"),
     [
         (Listening.REFUSES, "no_controller", "critical", "no controller is active"),
-        (Listening.ACCEPTS, "no_controller", "critical", "the active controller stands still"),
+        (Listening.ACCEPTS, "no_controller", "critical", "the active controller is paused"),
         (
             Listening.SILENT,
             "controller_unreachable",
             "warning",
-            "the active controller cannot be asked",
+            "the active controller cannot be queried",
         ),
         (
             Listening.UNRESOLVED,
@@ -274,7 +274,7 @@ def test_without_an_active_controller_standbys_are_quoted(
             Listening.BUSY,
             "controller_unreachable",
             "warning",
-            "the active controller lives and cannot be asked in time",
+            "the active controller is alive and did not answer in time",
         ),
     ],
 )
@@ -306,7 +306,7 @@ def test_a_merely_busy_controller_is_not_reported_as_missing(
     assert "no_controller" not in causes_of(findings)
     missing = found(findings, "no_leader")
     assert missing.because == ("replica_dead of broker 2",)
-    assert "nobody elects" not in said(missing)
+    assert "no other is elected" not in said(missing)
 
 
 def test_a_deletion_waits_for_a_busy_broker_that_gives_no_reason(
@@ -335,7 +335,7 @@ def test_a_deposed_controller_without_the_store_does_not_hide_the_silent_active_
         SilentService("127.0.0.1:7402", Listening.ACCEPTS, "gave no answer", "controller")
     )
     missing = found(cluster.explain(), "no_controller")
-    assert missing.summary.startswith("the active controller stands still")
+    assert missing.summary.startswith("the active controller is paused")
     assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
     assert "holds itself to be active in epoch 4; brokers know of another" in said(missing)
     assert "broker_crashed" not in "".join(map(said, cluster.explain()))
@@ -359,10 +359,10 @@ def test_without_a_controller_brokers_report_when_and_how_others_left(
     cluster.brokers_know_departures = True
     cluster.stop_controller()
     waits = said(found(cluster.explain(), "no_leader"))
-    assert "broker 3 was in the ISR in its life 13; gone since" in waits
+    assert "broker 3 was in the ISR in its incarnation 13; gone since" in waits
     assert "by broker_crashed" in waits
     dead = said(found(cluster.explain(), "replica_dead"))
-    assert "broker-1 says: its life 13 ended" in dead
+    assert "broker-1 reports: its incarnation 13 ended" in dead
 
 
 def test_a_missing_controller_is_not_attributed_to_a_healthy_partition(
@@ -398,7 +398,7 @@ def test_a_store_recently_lost_by_some_may_be_lost_for_all(
     cluster.lose_store("broker-2", for_ms=3_000)
     lost = found(cluster.explain(), "store_unreachable")
     assert lost.broker == -1
-    assert "broker-1, broker-3, controller-1 may not have asked it since" in said(lost)
+    assert "broker-1, broker-3, controller-1 may not have used it since" in said(lost)
 
 
 def test_a_slow_store_has_its_latency_and_the_affected_services(cluster: DescribedCluster) -> None:
@@ -424,8 +424,8 @@ def test_a_store_slow_for_all_its_recent_callers_is_to_be_checked_itself(
     # Before and after, and so close to both that clocks cannot order them.
     cluster.stores["broker-3"] = quick(12_000, 11_700, 10_100, 4_000)
     slow = found(cluster.explain(), "store_slow")
-    assert slow.next_step.startswith("Look at etcd's process and disk")
-    assert "broker-3 did not ask it meanwhile" in said(slow)
+    assert slow.next_step.startswith("Check etcd's process and disk")
+    assert "broker-3 did not use it in that time" in said(slow)
     assert slow.broker == -1
 
 
@@ -435,8 +435,8 @@ def test_a_store_quick_for_others_points_to_the_network(
     cluster.stores["broker-2"] = SLOW
     cluster.stores["broker-3"] = quick(12_000, 11_000, 4_000)
     slow = found(cluster.explain(), "store_slow")
-    assert slow.next_step == "Look at the network between broker-2 and etcd."
-    assert "broker-3 had quick answers meanwhile" in said(slow)
+    assert slow.next_step == "Check the network between broker-2 and etcd."
+    assert "broker-3 had quick answers in that time" in said(slow)
     assert slow.broker == 2
 
 
@@ -447,7 +447,7 @@ def test_a_simultaneous_answer_says_nothing_about_the_network(
     # Requested in the last half second of the wait, so it may have waited for its end.
     cluster.stores["broker-3"] = quick(10_700)
     slow = found(cluster.explain(), "store_slow")
-    assert slow.next_step.startswith("Look at etcd's process and disk")
+    assert slow.next_step.startswith("Check etcd's process and disk")
 
 
 def test_a_service_described_later_does_not_prove_that_the_store_was_quick(
@@ -459,7 +459,7 @@ def test_a_service_described_later_does_not_prove_that_the_store_was_quick(
     later = replace(observed.states[2], now_ms=observed.states[2].now_ms + 2_000)
     states = (*observed.states[:2], later, *observed.states[3:])
     slow = found(list(explain(replace(observed, states=states))), "store_slow")
-    assert slow.next_step.startswith("Look at etcd's process and disk")
+    assert slow.next_step.startswith("Check etcd's process and disk")
 
 
 # The same answer, and quick ones since.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.controller_reports import WaitingController
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 WAITING = WaitingController(1, "10.0.0.9:7400", "b", NOW_MS - 9_000, "127.0.0.1:7401", "a")

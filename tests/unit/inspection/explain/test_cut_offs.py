@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.inspection.broker_links import BrokerConnection
+from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import BrokerBacklog, HeardBroker, RecentElections
 from unit.inspection.explain.described import DescribedCluster, address, causes_of, found, said
@@ -116,10 +116,10 @@ def test_a_broker_that_exchanges_nothing_with_others_is_cut_off(
     assert causes_of(findings) == ["broker_cut_off"]
     finding = findings[0]
     assert finding.broker == 3
-    assert finding.summary == "broker 3 lives and is cut off from the other brokers"
+    assert finding.summary == "broker 3 is alive and cut off from the other brokers"
     words = said(finding)
-    assert "broker-3 says: broker 1 has not answered it for 9.0 s" in words
-    assert ("broker-1 says: broker 3 has not answered it for 9.0 s" in words) == by_word_of_both
+    assert "broker-3 reports: broker 1 has not answered it for 9.0 s" in words
+    assert ("broker-1 reports: broker 3 has not answered it for 9.0 s" in words) == by_word_of_both
     assert "brokers 1, 2 and others reach each other" in words
     assert "it reaches the metadata store" in words
     assert "controller-1, the active controller, has a connection to it" in words
@@ -201,4 +201,6 @@ def test_a_departed_broker_may_be_cut_off_where_its_address_does_not_respond(
     cluster.silent[-1] = replace(cluster.silent[-1], listening=listening)
     dead = found(cluster.explain(), "replica_dead")
     assert ("cut off from the network" in dead.next_step) == (listening is Listening.SILENT)
-    assert ("its log says why it ended" in dead.next_step) == (listening is Listening.REFUSES)
+    assert ("its log contains the reason for its end" in dead.next_step) == (
+        listening is Listening.REFUSES
+    )

@@ -44,7 +44,7 @@ def test_a_replica_that_rejects_records_has_a_reason(
     findings = cluster.explain()
     assert causes_of(findings) == [cause]
     assert (findings[0].broker, findings[0].partitions) == (2, ("sea/0",))
-    assert 'broker-2 says: "the kernel said no", for 3.0 s' in said(findings[0])
+    assert 'broker-2 reports: "the kernel said no", for 3.0 s' in said(findings[0])
 
 
 def test_a_leader_that_rejects_records_is_critical(cluster: DescribedCluster) -> None:
@@ -94,7 +94,7 @@ def test_each_effect_of_a_failing_disk_has_its_line_of_evidence(
 
     assert "leadership of 1 partition transferred to other brokers" in failing.summary
     assert "sea/0: broker 1 led it in epoch 4" in said(failing)
-    assert 'bay/0: broker-1 says: "read-only", for 78 ms' in said(failing)
+    assert 'bay/0: broker-1 reports: "read-only", for 78 ms' in said(failing)
 
 
 def test_a_damaged_leader_is_critical_and_waits_for_the_store_to_resign(

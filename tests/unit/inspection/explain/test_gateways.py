@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.explain.observed import SilentGateway
-from tidelog.inspection.gateways import AnnouncedGateway, known_gateways, state_of
+from tidelog.inspection.explain.observation import SilentGateway
+from tidelog.inspection.gateway_reports import AnnouncedGateway, known_gateways, state_of
 from tidelog.inspection.model import ControllerState, ServiceState, StoreHealth
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
@@ -38,7 +38,7 @@ def silence(cluster: DescribedCluster, listening: Listening | None, ago_ms: int 
 @pytest.mark.parametrize(
     ("listening", "state", "step"),
     [
-        (Listening.ACCEPTS, "stands still", "`kill -CONT 4711` lets it continue"),
+        (Listening.ACCEPTS, "is paused", "`kill -CONT 4711` lets it continue"),
         (
             Listening.REFUSES,
             "has ended without being stopped in order",

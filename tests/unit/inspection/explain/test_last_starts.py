@@ -120,7 +120,7 @@ def test_a_silent_end_of_a_start_is_not_reported_with_an_earlier_reason(
         "broker 2 is gone: its last start began 4.0 s ago; it ended before it registered"
     )
     assert "cannot start" not in finding.summary
-    assert "its log says why it ended" in finding.next_step
+    assert "its log contains the reason for its end" in finding.next_step
 
 
 @pytest.mark.parametrize("cause", ["directory_in_use", "unfinished", "broker_id_in_use"])

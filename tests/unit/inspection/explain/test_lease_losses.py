@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tidelog.inspection.broker_links import LeaseEnds
+from tidelog.inspection.controller_reports import LeaseEnds
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import RecentElections, StoreHealth
-from tidelog.inspection.pressures import BrokerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 
 WINDOW_MS = 120_000
@@ -42,7 +42,7 @@ def test_a_broker_whose_process_pauses_repeatedly_is_the_cause(
     assert causes_of(findings) == ["repeated_elections"]
     repeated = findings[0]
     assert repeated.broker == 2
-    assert "broker 2 stands still again and again" in repeated.summary
+    assert "broker 2 is paused again and again" in repeated.summary
     assert "did not run for a second or longer 4 times, the longest 6.1 s" in said(repeated)
     assert "sea/0 has had 8 leader elections" in said(repeated)
     assert "stops the process or the machine of broker 2" in repeated.next_step
@@ -70,7 +70,7 @@ def test_a_paused_broker_is_named_by_the_controller(
     repeated = found(cluster.explain(), "repeated_elections")
     assert (repeated.broker, repeated.because) == (2, ("broker_paused of broker 2",))
     assert "has ended 4 times" in repeated.summary
-    assert "it cannot say" in said(repeated)
+    assert "it does not report" in said(repeated)
 
 
 def test_a_single_expired_lease_of_another_broker_is_no_sign_of_the_store(
@@ -89,7 +89,7 @@ def test_repeated_lease_expiry_of_others_points_to_the_store(
     counts(cluster, 3, lost=2, controllers=3 if ends == "of controllers" else 0)
     repeated = found(cluster.explain(), "repeated_elections")
     assert repeated.broker == -1
-    assert "Look at etcd" in repeated.next_step
+    assert "Check etcd" in repeated.next_step
 
 
 def test_a_slow_store_is_the_cause_although_only_one_lease_expired(

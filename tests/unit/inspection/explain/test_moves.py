@@ -99,7 +99,7 @@ def test_a_throttled_move_names_the_throttle_and_blames_no_broker(
     assert causes_of(findings) == ["move_waits"]
     waits = found(findings, "move_waits")
     assert waits.severity == "info"
-    assert "copies what it lacks, at no more than 4,096 bytes a second" in waits.summary
+    assert "copies what it lacks, at no more than 4,096 bytes per second" in waits.summary
     assert "lacks 60 records" in said(waits)
     assert "tidelog throttle set RATE" in waits.next_step
 
@@ -136,7 +136,7 @@ def test_a_replica_rejected_by_its_leader_is_not_about_to_join(
     moved(cluster, 4)
     cluster.replica("sea/0", 4, follower=FollowerState(1, 10, "who are you", 9_000, answered=True))
     text = said(found(cluster.explain(), "move_waits"))
-    assert "broker 1, its leader, refuses the fetches of broker 4" in text
+    assert "broker 1, its leader, rejects the fetches of broker 4" in text
     assert "about to be admitted" not in text
 
 
@@ -187,7 +187,7 @@ def test_without_a_controller_brokers_report_moves(cluster: DescribedCluster) ->
 def bounded(
     cluster: DescribedCluster, rate: int, written: int | None, most: int | None = None
 ) -> None:
-    """The leader reports `written` bytes a second; None stands for an older leader."""
+    """The leader reports `written` bytes per second; None stands for an older leader."""
     moved(cluster, 4)
     lacks(cluster, 60)
     for broker_id in (1, 4):
@@ -211,7 +211,7 @@ def test_a_throttle_below_the_write_rate_never_ends_and_a_sufficient_rate_is_giv
     assert causes_of(findings) == ["move_waits"]
     waits = found(findings, "move_waits")
     assert waits.severity == "warning"
-    assert "never ends: 8,000 bytes a second are written meanwhile" in waits.summary
+    assert "never ends: 8,000 bytes per second are written meanwhile" in waits.summary
     assert "tidelog throttle set 12kB" in waits.next_step
     assert "by itself" not in said(waits)
     assert "at this pace" not in said(waits)
@@ -223,7 +223,7 @@ def test_a_sufficient_rate_covers_the_peak_write_rate(
     bounded(cluster, rate=4_096, written=8_000, most=20_000)
     waits = found(cluster.explain(), "move_waits")
     assert "tidelog throttle set 30kB" in waits.next_step
-    assert "about 8,000 bytes a second together, and 20,000 at the most" in said(waits)
+    assert "about 8,000 bytes per second together, and 20,000 at the most" in said(waits)
 
 
 def test_a_throttle_above_the_write_rate_has_an_end_time(cluster: DescribedCluster) -> None:
@@ -255,7 +255,7 @@ def test_a_throttled_replica_is_not_cut_off(cluster: DescribedCluster) -> None:
     cluster.seen("sea/0", 4, last_fetch_ms=9_000)
     findings = cluster.explain()
     assert causes_of(findings) == ["move_waits"]
-    assert "at no more than 1,024 bytes a second" in findings[0].summary
+    assert "at no more than 1,024 bytes per second" in findings[0].summary
 
 
 def test_a_throttled_replica_with_failing_fetches_is_cut_off(cluster: DescribedCluster) -> None:

@@ -34,7 +34,7 @@ def test_below_min_isr_no_replica_is_expected_to_leave_the_isr(cluster: Describe
     cluster.partition("sea/0", isr=(1,))
     cluster.stalls("sea/0", held_by=2)
     assert of_stall(cluster) == (
-        "Bring brokers 2, 3 back into the ISR. The high watermark goes on when 2 replicas are in "
+        "Bring brokers 2, 3 back into the ISR. The high watermark advances when 2 replicas are in "
         "sync, and not before."
     )
 
@@ -44,7 +44,7 @@ def test_below_min_isr_without_the_store_the_store_comes_first(cluster: Describe
     cluster.stalls("sea/0", held_by=2)
     cluster.lose_store(*ALL)
     assert of_stall(cluster).startswith(
-        "Bring the metadata store back, without which no replica joins the ISR; then bring "
+        "Restore access to the metadata store, without which no replica joins the ISR; then bring "
         "brokers 2, 3 back into the ISR."
     )
 
@@ -54,7 +54,7 @@ def test_without_the_store_no_replica_leaves_the_isr(cluster: DescribedCluster) 
     cluster.stalls("sea/0", held_by=2)
     cluster.lose_store(*ALL)
     assert of_stall(cluster) == (
-        "Mend broker 2, or bring the metadata store back: without it nobody can be taken out of "
+        "Repair broker 2, or restore the metadata store: without it no replica can be removed from "
         "the ISR."
     )
 
@@ -65,7 +65,7 @@ def test_at_min_isr_a_leaving_follower_does_not_help(
     cluster.partition("sea/0", (1, 2))
     cluster.stalls("sea/0", held_by=2)
     step = of_stall(cluster)
-    assert step.startswith("Mend broker 2: without broker 2 the ISR is below min ISR")
+    assert step.startswith("Repair broker 2: without broker 2 the ISR is below min ISR")
     assert "replica_lag_time_max_ms" not in step
 
 
@@ -75,7 +75,7 @@ def test_a_leader_that_holds_its_own_high_watermark_is_to_be_checked(
     cluster.partition("sea/0")
     cluster.replica("sea/0", 1, synced=True, flushed_offset=60, high_watermark=60)
     cluster.leads("sea/0", hw_stalled_ms=5_000)
-    assert of_stall(cluster).startswith("Look at broker 1, its leader, and at its disk")
+    assert of_stall(cluster).startswith("Check broker 1, its leader, and its disk")
 
 
 # Leaders that do not serve.
@@ -100,7 +100,7 @@ def paused(cluster: DescribedCluster) -> None:
 def test_a_dead_process_is_not_to_be_stopped(cluster: DescribedCluster) -> None:
     dead(cluster)
     assert of_leader_gone(cluster) == (
-        "Look again in some seconds; if it stays so, see what the controller's log says of it."
+        "Run explain again in some seconds; if it stays so, check the controller's log."
     )
 
 
@@ -138,8 +138,8 @@ def test_without_the_store_neither_stopping_nor_starting_a_leader_helps(
     dead(cluster)
     cluster.lose_store(*ALL)
     assert of_leader_gone(cluster) == (
-        "Bring the metadata store back within reach: without it nobody is elected, broker 2 in a "
-        "new life neither."
+        "Restore access to the metadata store: without it no leader is elected, and broker 2 "
+        "cannot lead after a restart."
     )
 
 
@@ -147,15 +147,15 @@ def test_without_the_store_a_paused_leader_may_resume(cluster: DescribedCluster)
     paused(cluster)
     cluster.lose_store(*ALL)
     step = of_leader_gone(cluster)
-    assert step.startswith("Bring the metadata store back")
-    assert step.endswith("Or let broker 2's process go on (kill -CONT PID), if it is stopped.")
+    assert step.startswith("Restore access to the metadata store")
+    assert step.endswith("Or let broker 2's process continue (kill -CONT PID), if it is stopped.")
 
 
 def test_without_store_and_controller_the_store_comes_first(cluster: DescribedCluster) -> None:
     dead(cluster)
     cluster.lose_store(*ALL)
     cluster.stop_controller()
-    assert of_leader_gone(cluster).startswith("Bring the metadata store back")
+    assert of_leader_gone(cluster).startswith("Restore access to the metadata store")
 
 
 def test_without_a_controller_restarting_the_leader_is_no_remedy(
@@ -164,7 +164,7 @@ def test_without_a_controller_restarting_the_leader_is_no_remedy(
     dead(cluster)
     cluster.stop_controller()
     assert of_leader_gone(cluster) == (
-        "Start a controller: it elects another leader; broker 2 in a new life waits for a "
+        "Start a controller: it elects another leader; broker 2 after a restart waits for a "
         "controller, too."
     )
 
@@ -178,7 +178,7 @@ def test_a_broker_that_died_without_the_store_is_started_after_it(
     dead(cluster)
     cluster.lose_store(*ALL)
     step = found(cluster.explain(), "replica_dead").next_step
-    assert step.startswith("Bring the metadata store back first: without it broker 2")
+    assert step.startswith("Restore the metadata store first: without it broker 2")
     assert "rejoins every ISR by itself" not in step
 
 
@@ -198,7 +198,7 @@ def test_a_paused_broker_without_the_store_is_not_to_be_restarted(
     cluster.lose_store(*ALL)
     step = found(cluster.explain(), "broker_paused").next_step
     assert "kill -CONT PID" in step
-    assert "Do not restart it before the metadata store is back" in step
+    assert "Do not restart it before the metadata store is available again" in step
 
 
 def test_a_departed_member_stays_in_the_isr_without_the_store(
@@ -211,7 +211,7 @@ def test_a_departed_member_stays_in_the_isr_without_the_store(
     findings = cluster.explain("sea", 0)
     assert [finding.cause for finding in findings] == ["store_unreachable", "replica_dead"]
     assert "1 partition with a broker in the ISR that is gone: sea/0" in findings[0].evidence
-    assert findings[1].next_step.startswith("Bring the metadata store back first")
+    assert findings[1].next_step.startswith("Restore the metadata store first")
 
 
 def test_an_unreachable_store_names_each_broker(cluster: DescribedCluster) -> None:

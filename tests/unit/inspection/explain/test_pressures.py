@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import RejectedStart
-from tidelog.inspection.pressures import BrokerPressure
+from tidelog.inspection.resource_pressures import BrokerPressure
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 
@@ -178,7 +178,7 @@ def test_a_leader_with_a_stalled_disk_holds_its_high_watermark_for_that_reason(
     cluster.leads("cape/0", hw_stalled_ms=8_000)
     findings = cluster.explain()
     assert found(findings, "hw_stalled").because == ("disk_slow of broker 2",)
-    assert "the high watermark stands still in 1 partition" in findings[0].summary
+    assert "the high watermark does not advance in 1 partition" in findings[0].summary
 
 
 @pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.BUSY, Listening.ERRS])

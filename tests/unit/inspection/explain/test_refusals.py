@@ -47,7 +47,7 @@ def test_a_rejection_follows_from_the_backlog_of_the_leader(
     findings = cluster.explain()
     assert causes_of(findings) == ["command_overdue"]
     assert findings[0].broker == 1
-    assert f'broker-1 has refused the fetches of broker 2 for 13.0 s: "{problem}"' in (
+    assert f'broker-1 has rejected the fetches of broker 2 for 13.0 s: "{problem}"' in (
         said(findings[0])
     )
     assert "1 partition with replicas out of the ISR: sea/0" in said(findings[0])
@@ -105,7 +105,7 @@ def test_an_unexplained_rejection_is_reported_as_it_is(
     cluster.seen("sea/0", 2, last_fetch_ms=last_fetch_ms, lag_records=60, log_end_offset=40)
     out = found(cluster.explain(), "replica_out_of_isr")
     assert (out.severity, out.because) == (severity, ())
-    assert "its leader, broker 1, refuses its fetches" in out.summary
+    assert "its leader, broker 1, rejects its fetches" in out.summary
     assert REFUSALS[0] in said(out)
     assert "network" not in said(out)
 

@@ -8,10 +8,10 @@ import pytest
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.inspection.explain import Listening, SilentService
-from tidelog.inspection.explain.observed import SilentGateway
-from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.explain.observation import SilentGateway
+from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.model import TAKES_STATES, MissingController
-from tidelog.inspection.pressures import ControllerPressure, ResourcePressure
+from tidelog.inspection.resource_pressures import ControllerPressure, ResourcePressure
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 ONE, TWO = "127.0.0.1:7401", "127.0.0.1:7402"
@@ -117,7 +117,7 @@ def test_an_active_controller_that_gets_no_cpu_is_starved(cluster: DescribedClus
     [starved] = cluster.explain()
     assert (starved.cause, starved.severity) == ("cpu_starved", "warning")
     assert "controller 1 gets too little CPU" in starved.summary
-    assert starved.summary.endswith("it is active, and cannot be asked in time")
+    assert starved.summary.endswith("it is active, and does not answer in time")
 
 
 def test_requests_to_an_active_controller_at_its_memory_limit_fail_for_that_reason(
@@ -170,7 +170,7 @@ def test_a_controller_that_ended_for_lack_of_memory_is_reported_so(
         active_is_silent(cluster, Listening.REFUSES)
     findings = cluster.explain()
     missing = found(findings, "no_standby" if answers else "no_controller")
-    assert f"by its own word, at 2023-11-14T22:13:11Z (9.0 s ago), {fault}" in said(missing)
+    assert f"according to itself, at 2023-11-14T22:13:11Z (9.0 s ago), {fault}" in said(missing)
     assert "it used 97 % of its memory limit when it ended" in said(missing)
     assert "memory_short" not in causes_of(findings)
     if answers:
@@ -211,7 +211,7 @@ def test_the_shortage_of_a_silent_gateway_is_reported_with_its_silence(
     cluster.silent_gateways.append(SilentGateway(silent, Listening.REFUSES))
     [finding] = cluster.explain()
     assert finding.cause == "gateway_silent"
-    assert "when it was heard last: it is near its memory limit: it uses 97 %" in finding.summary
+    assert "in its last announcement: it is near its memory limit: it uses 97 %" in finding.summary
     assert finding.next_step.startswith("Raise the memory limit of the gateway at gate-1:7600")
     assert "make start PART=admin-api" in finding.next_step
 

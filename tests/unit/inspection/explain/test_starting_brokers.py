@@ -61,7 +61,7 @@ def test_partitions_of_a_starting_leader_have_no_leader(cluster: DescribedCluste
     missing = found(cluster.explain(), "no_leader")
     assert missing.partitions == ("sea/0",)
     assert set(missing.because) == {"broker_starting of broker 2", "store_unreachable"}
-    assert "nobody can elect another as long as the metadata store" in missing.summary
+    assert "no other can be elected while the metadata store" in missing.summary
 
 
 def test_a_start_without_consequences_is_reported_and_no_fault(
@@ -98,7 +98,7 @@ def test_brokers_that_all_start_without_the_store_wait_only_for_it(
     assert causes_of(findings) == ["store_unreachable", *["broker_starting"] * 3]
     for starting in findings[1:]:
         assert starting.because == ("store_unreachable",)
-        assert "waits for the metadata store" in starting.next_step
+        assert "waits for the cluster id from the metadata store" in starting.next_step
 
 
 def test_without_a_read_of_the_store_health_is_not_claimed(

@@ -22,7 +22,7 @@ def test_one_service_with_a_rejected_write_is_enough(cluster: DescribedCluster) 
     cluster.stores["broker-2"] = FULL
     [finding] = cluster.explain()
     assert (finding.cause, finding.severity, finding.broker) == ("store_full", "critical", -1)
-    assert f'broker-2 says, for 7.0 s: "{PROBLEM}"' in said(finding)
+    assert f'broker-2 reports, for 7.0 s: "{PROBLEM}"' in said(finding)
     assert "etcdctl alarm disarm" in finding.next_step
 
 

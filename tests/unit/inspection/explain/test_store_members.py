@@ -134,7 +134,7 @@ def test_services_that_may_not_have_called_a_member_since_do_not_prove_that_it_a
     misses(cluster, "broker-2", for_ms=5_000)
     missed = found(cluster.explain(), "store_member_unreachable")
     assert "is down or cut off" in missed.summary
-    assert "broker-1, broker-3, controller-1 may not have asked it since" in said(missed)
+    assert "broker-1, broker-3, controller-1 may not have used it since" in said(missed)
 
 
 def test_an_unreachable_store_is_one_finding(cluster: DescribedCluster) -> None:
@@ -143,8 +143,8 @@ def test_an_unreachable_store_is_one_finding(cluster: DescribedCluster) -> None:
         cluster.stores[service] = replace(cluster.stores[service], unreachable_ms=20_000)
     findings = cluster.explain()
     assert causes_of(findings) == ["store_unreachable"]
-    assert f'broker-1 says of member {AWAY}: "no connection"' in said(findings[0])
-    assert f'broker-1 says of member {HERE}: "no answer"' in said(findings[0])
+    assert f'broker-1 reports about member {AWAY}: "no connection"' in said(findings[0])
+    assert f'broker-1 reports about member {HERE}: "no answer"' in said(findings[0])
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_leader_that_omits_a_requested_topic_is_not_believed(
     cluster.leave_out_what_is_well("sea/0", 1)
     findings = cluster.explain("sea", 0)
     out = found([f for f in findings if f.broker == 2], "replica_out_of_isr")
-    assert "its leader, broker 1, tells nothing of it" in out.summary
+    assert "its leader, broker 1, does not report it" in out.summary
     assert out.next_step == "tidelog explain --broker 1"
 
 

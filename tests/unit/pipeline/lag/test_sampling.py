@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tidelog.client.admin import Admin
 from tidelog.client.clock import SystemClock
 from tidelog.client.producer import Producer
-from tidelog.client.service_states import ServiceStates, ToldStates
+from tidelog.client.service_states import ReportedStates, ServiceStates
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.model import StateRequest
@@ -39,11 +39,11 @@ class SilentCluster(ServiceStates):
         self.looks = 0
         self._looked = asyncio.Condition()
 
-    async def ask(self, request: StateRequest, timeout_ms: int = 0) -> ToldStates:  # noqa: ARG002
+    async def ask(self, request: StateRequest, timeout_ms: int = 0) -> ReportedStates:  # noqa: ARG002
         async with self._looked:
             self.looks += 1
             self._looked.notify_all()
-        return ToldStates((), (SilentService("127.0.0.1:1", Listening.REFUSES, "refused"),))
+        return ReportedStates((), (SilentService("127.0.0.1:1", Listening.REFUSES, "refused"),))
 
     async def looked(self, times: int) -> None:
         async with self._looked:

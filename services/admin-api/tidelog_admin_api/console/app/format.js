@@ -82,6 +82,6 @@ export function brokers(ids) {
   return ids?.length ? ids.join(", ") : NONE;
 }
 
-/** As `tidelog.wording` has it, for all that speaks of it. */
+/** As `tidelog.phrases` has it, for all that speaks of it. */
 export const PREFERRED_RETURN =
   "Leadership returns to preferred replicas by itself: every leader_balance_interval_ms (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the leaderships that prefer it, unless leader_balance is false.";

@@ -11,9 +11,9 @@ from tidelog.history.acknowledged import find_unread
 from tidelog.history.anomalies import PartitionFindings
 from tidelog.history.evidence import PollSource
 from tidelog.history.loss_marks import LossMarks
-from tidelog.history.passed_over import SkippedRecords
-from tidelog.history.read_past import ReadPast
+from tidelog.history.read_spans import ReadSpans
 from tidelog.history.record_order import RecordOrder
+from tidelog.history.skipped_offsets import SkippedRecords
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog_pipeline.check.stages.reader_stage import ReaderFacts
 from tidelog_pipeline.check.stages.tables import LOG, VERDICTS, Stage
@@ -57,7 +57,7 @@ class _Log:
     def __init__(self, name: TopicPartition, marks: LossMarks) -> None:
         self._name = name
         self._marks = marks
-        self._facts = ReaderFacts(ReadPast((), marks), drain_line=None)
+        self._facts = ReaderFacts(ReadSpans((), marks), drain_line=None)
         self._has_sends = False
         self.found = PartitionFindings(*name)
         self._skipped = SkippedRecords(marks, self.found)
@@ -104,7 +104,7 @@ class _Log:
             if row[3] == RECORD_RANK:
                 source = PollSource(row[4], row[8], row[9], row[10])
                 order.add_records(((offset, row[6], row[7]),), source)
-        order.judge_offsets(sends)
+        order.check_offsets(sends)
         for record in sorted(order.known_in(self._skipped.holds, sends.values())):
             self._skipped.known(record)
 

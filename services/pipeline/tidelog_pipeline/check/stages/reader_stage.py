@@ -21,7 +21,7 @@ from tidelog.history.anomalies import PartitionFindings
 from tidelog.history.evidence import PollSource
 from tidelog.history.history_format import decode_operation
 from tidelog.history.loss_marks import LossMarks
-from tidelog.history.read_past import ReadPast
+from tidelog.history.read_spans import ReadSpans
 from tidelog.history.reader_check import ReaderCheck
 from tidelog.history.record_order import RecordOrder
 from tidelog.model import TopicPartition
@@ -34,7 +34,7 @@ from tidelog_pipeline.columns import Row
 class ReaderFacts(NamedTuple):
     """Facts about reads. `drain_line`: start of the final reads; None: there are none."""
 
-    read_past: ReadPast
+    read_past: ReadSpans
     drain_line: int | None
 
 
@@ -106,4 +106,4 @@ def _add_unreadable(poll: PollEnded, source: PollSource, order: RecordOrder) -> 
         return
     records = zip(poll.offsets, poll.values, poll.leader_epochs, strict=True)
     order.add_records((one for one in records if one[1] == UNREADABLE_VALUE), source)
-    order.judge_values({})
+    order.check_values({})

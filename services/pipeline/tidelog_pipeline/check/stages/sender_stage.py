@@ -41,6 +41,6 @@ def check_by_sender(rows: Iterator[Row], marks: Marks) -> Iterator[Row]:
             send = Send._make((*row[:4], Outcome.OK, *row[5:]))
             order.add(send)
             leaders.add(send)
-        leaders.judge(found)
+        leaders.check(found)
         verdict.report.findings.merge(found.findings)
     yield VERDICTS.row(**verdict.fields())

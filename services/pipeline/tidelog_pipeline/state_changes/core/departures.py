@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.state_changes.event import Cause, Kind, StateChange
-from tidelog.state_changes.life import CAUSE_WINDOW_MS, lives_of
+from tidelog.state_changes.tracing import CAUSE_WINDOW_MS, traces_of
 
 DEPARTURE_KINDS = (Kind.BROKER_FENCED, Kind.BROKER_LEFT)
 
@@ -32,7 +32,7 @@ def departures_in(events: Iterable[StateChange]) -> Departures:
     Each incarnation of a broker ends once, however many services report it.
     """
     first: dict[tuple[int, int], Departure] = {}
-    for life in lives_of(event for event in events if event.kind in DEPARTURE_KINDS):
+    for life in traces_of(event for event in events if event.kind in DEPARTURE_KINDS):
         headline = life.headline
         found = Departure(life.began_ms, headline.broker, headline.broker_epoch, life.cause)
         key = (headline.broker, headline.broker_epoch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidelog.state_changes.change_life import ChangeLife
+from tidelog.state_changes.change_trace import ChangeTrace
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_pipeline.state_changes.core.key_changes import KeyChange, key_changes
 
@@ -33,7 +33,7 @@ class Incarnation(NamedTuple):
     begin_ms: int
     end_ms: int
     changes: Sequence[KeyChange]
-    deletion: ChangeLife | None
+    deletion: ChangeTrace | None
 
 
 class _Span(NamedTuple):
@@ -44,7 +44,7 @@ class _Span(NamedTuple):
     created_ms: int | None
     deleted_ms: int | None
     changes: Sequence[KeyChange]
-    deletion: ChangeLife | None
+    deletion: ChangeTrace | None
 
     @property
     def is_of_its_key(self) -> bool:
@@ -52,7 +52,9 @@ class _Span(NamedTuple):
         return bool(self.changes) or self.created_ms is not None or self.deletion is not None
 
 
-def incarnations(lives: Sequence[ChangeLife], observed_period: ObservedPeriod) -> list[Incarnation]:
+def incarnations(
+    lives: Sequence[ChangeTrace], observed_period: ObservedPeriod
+) -> list[Incarnation]:
     """Returns the incarnations of a partition's name. `lives`: in causal order, at least one."""
     spans = [_span(group) for of_topic in _by_topic(lives) for group in _by_creation(of_topic)]
     spans = [span for span in spans if span.is_of_its_key] or spans[-1:]
@@ -73,18 +75,18 @@ def incarnations(lives: Sequence[ChangeLife], observed_period: ObservedPeriod) -
     ]
 
 
-def _by_topic(lives: Sequence[ChangeLife]) -> list[list[ChangeLife]]:
+def _by_topic(lives: Sequence[ChangeTrace]) -> list[list[ChangeTrace]]:
     """Replicas of a previous topic may report changes while a new topic exists."""
     topic_id = next((life.headline.topic_id for life in lives if life.headline.topic_id), "")
-    groups: dict[str, list[ChangeLife]] = {}
+    groups: dict[str, list[ChangeTrace]] = {}
     for life in lives:
         topic_id = life.headline.topic_id or topic_id
         groups.setdefault(topic_id, []).append(life)
     return list(groups.values())
 
 
-def _by_creation(lives: Sequence[ChangeLife]) -> list[list[ChangeLife]]:
-    groups: list[list[ChangeLife]] = [[]]
+def _by_creation(lives: Sequence[ChangeTrace]) -> list[list[ChangeTrace]]:
+    groups: list[list[ChangeTrace]] = [[]]
     for life in lives:
         if groups[-1] and _created_ms(life) is not None:
             groups.append([])
@@ -92,7 +94,7 @@ def _by_creation(lives: Sequence[ChangeLife]) -> list[list[ChangeLife]]:
     return groups
 
 
-def _span(lives: Sequence[ChangeLife]) -> _Span:
+def _span(lives: Sequence[ChangeTrace]) -> _Span:
     deletion = next((life for life in lives if _deleted_ms(life) is not None), None)
     before = lives if deletion is None else lives[: lives.index(deletion)]
     return _Span(
@@ -105,13 +107,13 @@ def _span(lives: Sequence[ChangeLife]) -> _Span:
     )
 
 
-def _created_ms(life: ChangeLife) -> int | None:
+def _created_ms(life: ChangeTrace) -> int | None:
     """None: it does not create a partition, or its completion is not reported."""
     is_it = life.headline.kind is Kind.CREATE and life.cause in _CREATED
     return _done_ms(life) if is_it else None
 
 
-def _deleted_ms(life: ChangeLife) -> int | None:
+def _deleted_ms(life: ChangeTrace) -> int | None:
     """Time of the first completed stage of a deletion; None: it deletes no partition.
 
     At that stage the store has no replicas of the partition any more. It deletes the key after
@@ -121,7 +123,7 @@ def _deleted_ms(life: ChangeLife) -> int | None:
     return _done_ms(life) if is_it else None
 
 
-def _done_ms(life: ChangeLife) -> int | None:
+def _done_ms(life: ChangeTrace) -> int | None:
     return min(
         (
             observed_period.time_ms

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from tidelog.phrases import plural
 from tidelog.state_changes.json_form import format_time
-from tidelog.wording import plural
 from tidelog_pipeline.state_changes.core.charts import changes, critical_paths, lanes
 from tidelog_pipeline.state_changes.core.failovers import STEP_TEXTS, STEPS
 from tidelog_pipeline.state_changes.core.incident import Incident, LimitedRows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tidelog.state_changes.change_life import ChangeLife, Part
+from tidelog.state_changes.change_trace import ChangeTrace, Part
 from tidelog.state_changes.event import NO_BROKER, Cause, Detail, Kind, Stage
 
 ISR_KINDS = (Kind.ISR_SHRINK, Kind.ISR_EXPAND)
@@ -19,7 +19,7 @@ class KeyChange(NamedTuple):
       the change started no new leadership.
     """
 
-    life: ChangeLife
+    life: ChangeTrace
     kind: Kind
     cause: Cause
     asked_ms: int
@@ -34,7 +34,7 @@ class KeyChange(NamedTuple):
     leads_ms: int | None
 
 
-def key_changes(lives: Iterable[ChangeLife]) -> Iterator[KeyChange]:
+def key_changes(lives: Iterable[ChangeTrace]) -> Iterator[KeyChange]:
     """Yields the changes of one partition, in the order of `lives`."""
     for life in lives:
         of_key = [part for part in life.parts if part.broker == NO_BROKER]
@@ -44,7 +44,7 @@ def key_changes(lives: Iterable[ChangeLife]) -> Iterator[KeyChange]:
                 yield _key_change(life, part, done)
 
 
-def _key_change(life: ChangeLife, part: Part, done_ms: int) -> KeyChange:
+def _key_change(life: ChangeTrace, part: Part, done_ms: int) -> KeyChange:
     details: dict[str, Detail] = {}
     for event in part.stages:
         details |= event.details
@@ -68,7 +68,7 @@ def _key_change(life: ChangeLife, part: Part, done_ms: int) -> KeyChange:
     )
 
 
-def _taking_up(life: ChangeLife, leader: int | None) -> Part | None:
+def _taking_up(life: ChangeTrace, leader: int | None) -> Part | None:
     return next(
         (
             part

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tidelog.model import TopicPartition
-from tidelog.state_changes.change_life import ChangeLife
+from tidelog.state_changes.change_trace import ChangeTrace
 from tidelog.state_changes.event import Detail, Kind, StateChange
-from tidelog.state_changes.life import lives_of
+from tidelog.state_changes.tracing import traces_of
 from tidelog_pipeline.state_changes.core.availability import Interval, under_min_isr, without_leader
 from tidelog_pipeline.state_changes.core.departures import Departures
 from tidelog_pipeline.state_changes.core.failovers import Failover, failovers
@@ -63,12 +63,12 @@ class Lines(NamedTuple):
 
 
 def rows_of_cluster(events: Iterable[StateChange]) -> Iterator[TableRow]:
-    yield from _lives(lives_of(events))
+    yield from _lives(traces_of(events))
 
 
 def rows_of_topic(events: Iterable[StateChange]) -> Iterator[TableRow]:
     """Yields rows for events of an entire topic."""
-    yield from _lives(lives_of(events))
+    yield from _lives(traces_of(events))
 
 
 def rows_of_partition(
@@ -81,7 +81,7 @@ def rows_of_partition(
 
     - `events`: may include events of its topic, to derive consequences. These have no rows.
     """
-    lives = [life for life in lives_of(events) if life.name == name]
+    lives = [life for life in traces_of(events) if life.name == name]
     if not lives:
         return
     yield from _lives(lives)
@@ -105,7 +105,7 @@ def _rows_of(
         yield "failovers", place | _failover(failover)
 
 
-def _lives(lives: Sequence[ChangeLife]) -> Iterator[TableRow]:
+def _lives(lives: Sequence[ChangeTrace]) -> Iterator[TableRow]:
     for life in lives:
         yield "changes", _change(life)
         place = {
@@ -118,7 +118,7 @@ def _lives(lives: Sequence[ChangeLife]) -> Iterator[TableRow]:
         yield from (("unfinished", place | row) for row in _unfinished(life))
 
 
-def _change(life: ChangeLife) -> dict[str, Any]:
+def _change(life: ChangeTrace) -> dict[str, Any]:
     event = life.headline
     return {
         "change_id": life.change_id,
@@ -141,7 +141,7 @@ def _change(life: ChangeLife) -> dict[str, Any]:
     }
 
 
-def _stages(life: ChangeLife) -> Iterator[dict[str, Any]]:
+def _stages(life: ChangeTrace) -> Iterator[dict[str, Any]]:
     for part in life.parts:
         for event in part.stages:
             yield {
@@ -157,7 +157,7 @@ def _stages(life: ChangeLife) -> Iterator[dict[str, Any]]:
             }
 
 
-def _unfinished(life: ChangeLife) -> Iterator[dict[str, Any]]:
+def _unfinished(life: ChangeTrace) -> Iterator[dict[str, Any]]:
     for gap in life.gaps:
         yield {
             "kind": gap.kind.value,

@@ -78,7 +78,7 @@ function Figures({ data }) {
     <${Figure} name="Without a leader" value=${number(counts.without_leader)} tone=${tone(counts.without_leader, "bad")}
       beside="no reads, no writes" target=${unwell} />
     <${Figure} name="Under min ISR" value=${number(counts.below_min_isr)} tone=${tone(counts.below_min_isr, "bad")}
-      beside="acks=all is refused" target=${unwell} />
+      beside="acks=all is rejected" target=${unwell} />
     <${Figure} name="Out of sync" value=${number(counts.under_replicated)} tone=${tone(counts.under_replicated, "warn")}
       beside="fewer copies than wanted" target=${unwell} />
     <${Figure} name="Brokers gone" value=${number(gone)} tone=${tone(gone, "bad")}

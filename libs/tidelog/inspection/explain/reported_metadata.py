@@ -1,0 +1,113 @@
+"""What services report about controllers, also those that do not answer, and about partition keys.
+
+Pure functions of the services' states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.inspection.model import (
+    NOT_KNOWN,
+    InSyncMember,
+    MissingController,
+    PartitionKeyState,
+    RegisteredBroker,
+    ServiceState,
+)
+from tidelog.inspection.resource_pressures import ControllerPressure
+from tidelog.model import NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The registrations that count. `reporter`: the service that reports them. `store_answers`:
+    whether that service sees changes of the store."""
+
+    brokers: dict[int, RegisteredBroker]
+    reporter: ServiceState | None
+    store_answers: bool
+
+
+def active_controller(states: Sequence[ServiceState]) -> ServiceState | None:
+    """Returns the one with the highest epoch among those that claim to be active.
+
+    A deposed controller without the metadata store cannot know it, and does not count: brokers
+    know a higher epoch, or read another address from a store that answers them.
+    """
+    brokers = [state for state in states if state.broker is not None]
+    heard = max((s.broker.controller_epoch for s in brokers if s.broker), default=NOT_KNOWN)
+    named = {
+        s.broker.controller_address
+        for s in brokers
+        if s.broker and s.broker.controller_address and s.store.unreachable_ms < 0
+    }
+    active = [
+        state
+        for state in states
+        if state.controller is not None
+        and state.controller.active
+        and state.controller.controller_epoch >= heard
+        and (state.store.unreachable_ms < 0 or not named or state.address in named)
+    ]
+    return max(
+        active,
+        key=lambda s: s.controller.controller_epoch if s.controller else NOT_KNOWN,
+        default=None,
+    )
+
+
+def controller_pressures(
+    reporters: Iterable[ServiceState],
+) -> dict[int, dict[str, ControllerPressure]]:
+    """Returns pressures by controller id and resource.
+
+    A controller's own report comes before what others have read in the store. Among those, services
+    that see changes of the store come first.
+    """
+    found: dict[int, dict[str, ControllerPressure]] = {}
+    own: dict[int, dict[str, ControllerPressure]] = {}
+    for state in sorted(reporters, key=lambda s: s.store.unreachable_ms >= 0):
+        reporting = state.controller or state.broker
+        for pressure in reporting.controller_pressures if reporting is not None else ():
+            found.setdefault(pressure.controller_id, {}).setdefault(pressure.resource, pressure)
+        if state.controller is not None:
+            reported = state.controller.controller_pressures
+            own[state.id] = {p.resource: p for p in reported if p.controller_id == state.id}
+    return {**found, **own}
+
+
+def missing_controllers(reporters: Iterable[ServiceState]) -> list[MissingController]:
+    """Returns them ordered by id."""
+    found: dict[int, MissingController] = {}
+    for state in reporters:
+        reporting = state.controller or state.broker
+        for missing in reporting.missing_controllers if reporting is not None else ():
+            found.setdefault(missing.controller_id, missing)
+    return [missing for _, missing in sorted(found.items())]
+
+
+def keys_of_leaders(brokers: Mapping[int, ServiceState]) -> Iterator[PartitionKeyState]:
+    """Yields keys from the states of leaders. No service reports the key of a healthy partition, so
+    that these lack the order of preference and the min ISR."""
+    for broker_id, state in brokers.items():
+        assert state.broker is not None
+        for replica in state.broker.replicas:
+            if replica.leader is None:
+                continue
+            followers = replica.leader.followers
+            in_sync = [(f.broker_id, f.broker_epoch) for f in followers if f.in_isr]
+            members = [(broker_id, state.broker.broker_epoch), *in_sync]
+            yield PartitionKeyState(
+                replica.topic,
+                replica.topic_id,
+                replica.partition,
+                (broker_id, *(f.broker_id for f in followers)),
+                broker_id,
+                replica.leader_epoch,
+                tuple(InSyncMember(*member) for member in members),
+                (),
+                min_isr=0,
+                unclean_leader_epoch=NO_EPOCH,
+                revision=replica.revision,
+            )
