@@ -31,6 +31,7 @@ from integration.reconfigured import directory_id
 from integration.single_service import SingleService
 from integration.suggested_steps import until_gone, without_standby
 from integration.topics import create_topic, read, until_in_sync
+from integration.waiting import until_true
 from tidelog.inspection.model import Finding
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
@@ -156,6 +157,8 @@ async def test_a_directory_of_another_cluster_and_an_unmounted_disk_are_explaine
     assert "its disk may not be mounted; mount it, or put the directory back" in unmounted.summary
     assert f"{data_dirs[3]} belongs to cluster" in stranger.summary
     assert "set data_dir or etcd_endpoints to those of one cluster" in stranger.summary
+    # A start is reported before its process has ended.
+    await until_true(lambda: len(cluster.died()) == len(data_dirs), "both processes have ended")
     for broker_id, finding in ((2, unmounted), (3, stranger)):
         assert "Correct what its last start reported, and start broker" in said(finding)
         shutil.rmtree(data_dirs[broker_id])
