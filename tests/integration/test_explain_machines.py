@@ -126,7 +126,7 @@ async def test_a_leaders_clock_an_hour_ahead_is_explained(world: World) -> None:
             healthy = await faults_of(cluster, world.healthy)
         finally:
             skewed = the(found, "clock_skew")
-            [named] = re.findall(r"Correct the clock of broker (\d+) right", skewed.next_step)
+            [named] = re.findall(r"Correct the clock of broker (\d+) ", skewed.next_step)
             _set_clock(world.clocks, int(named), 0)
         assert skewed.severity == "warning"
         assert f"the clock of broker {SHORT} is 1 h 0 min ahead of" in skewed.summary

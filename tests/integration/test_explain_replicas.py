@@ -239,7 +239,7 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
     assert "broker 3 holds it" in said(stalled)
     damaged = the(found, "replica_corrupt")
     assert damaged.partitions == (pairs[2, 1],)
-    assert "broker-2 says" in said(damaged)
+    assert "broker-2 reports" in said(damaged)
     assert damaged.because == ("store_unreachable",)
     broken = the(found, "disk_error")
     assert (broken.broker, broken.partitions) == (1, (short[1, 2],))

@@ -39,7 +39,7 @@ async def _of_one(cluster: LocalCluster, led: str, untouched: str) -> None:
         ("no_leader", STARTED),
     )
     starting = the(found, "broker_starting")
-    assert "it waits for the metadata store" in starting.summary
+    assert "it waits for the cluster id from the metadata store" in starting.summary
     assert "store_unreachable" in starting.because
     missing = the(found, "no_leader", STARTED)
     assert led in missing.partitions

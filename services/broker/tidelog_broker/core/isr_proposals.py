@@ -106,6 +106,7 @@ class Outcome(Enum):
     PENDING = "the store may still accept it, or has accepted it"
     WRITTEN = "the store has accepted it"
     CONFLICT = "the key has changed, and does not have it"
+    JOINER_CHANGED = "the registration of a joiner is not the one that was read"
 
 
 class IsrProposals:
@@ -199,7 +200,8 @@ class IsrProposals:
         same guards or more, and a failed guard can never hold again, because revisions only grow.
         Each partition reads what the store has for it and is queued again (KAFKA-2729).
 
-        Returns whether an earlier attempt was applied whose answer was lost, and its revision.
+        Returns WRITTEN and its revision if an earlier attempt was applied whose answer was lost;
+        else CONFLICT or JOINER_CHANGED.
         """
         partition = proposal.partition
         found = current.get(self._keys.leader_and_isr(partition.name))
@@ -208,7 +210,6 @@ class IsrProposals:
         change = state.change if state is not None else NO_CHANGE
         if found is not None and change.id == proposal.state.change.id:
             outcome, revision = Outcome.WRITTEN, found.mod_revision
-        guards_hold = True
         if found is None:
             partition.observed(None, partition.revision + 1, now_ms)
         elif found.mod_revision != proposal.revision:
@@ -218,8 +219,9 @@ class IsrProposals:
             partition.isr_rejected(proposal.state)
             # If a joiner's registration differs from what the broker has read, its next fetch, or
             # the timer, causes another evaluation when the watch has caught up.
-            guards_hold = all(_holds(guard, current) for guard in proposal.guards)
-        if guards_hold and partition.leading is not None:
+            if not all(_holds(guard, current) for guard in proposal.guards):
+                return Outcome.JOINER_CHANGED, None
+        if partition.leading is not None:
             self.queue(partition)
         return outcome, revision
 

@@ -142,6 +142,8 @@ class IsrUpdates:
         for proposal in proposals:
             now_ms = self._clock.monotonic_ms()
             outcome, revision = self.proposals.apply_failure(proposal, result.current, now_ms)
+            if outcome is Outcome.JOINER_CHANGED:
+                _log.debug("joiner_guard_failed", partition=str(proposal.partition.name))
             self._emit_outcome(proposal, outcome, revision)
         self._wake_if_queued()
 
