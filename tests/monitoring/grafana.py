@@ -24,7 +24,7 @@ FindSeries = Callable[[str], list[dict[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class PanelQuery:
-    """`place`: for example "overview: Which alerts fire? A"."""
+    """`place`: for example "overview: Firing alerts A"."""
 
     dashboard: str
     panel: str
@@ -33,7 +33,7 @@ class PanelQuery:
 
     @property
     def is_of_spark(self) -> bool:
-        """Whether it is a dashboard of Spark: the suite `spark` has the data of those."""
+        """Whether it queries metrics of Spark drivers; the suite `spark` has their data."""
         return "tidelog_spark_" in self.expr
 
     @property
@@ -50,7 +50,7 @@ def queries() -> list[PanelQuery]:
         for target in panel.get("targets", [])
     ]
     of_marks = [
-        PanelQuery(name, f"mark: {mark['name']}", "", mark["expr"])
+        PanelQuery(name, f"annotation: {mark['name']}", "", mark["expr"])
         for name, dashboard in DASHBOARDS.items()
         for mark in dashboard["annotations"]["list"]
     ]

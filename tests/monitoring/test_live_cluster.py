@@ -64,9 +64,7 @@ def test_a_query_of_a_panel_has_data(story: Story, place: str) -> None:
 
 
 def test_the_lag_panel_shows_for_how_long_the_follower_was_paused(story: Story) -> None:
-    lags = by_label(
-        of(story, "replication-lag: How many seconds is each broker behind? A"), "follower"
-    )
+    lags = by_label(of(story, "replication-lag: Replication lag by broker A"), "follower")
     pause = story.pause
 
     assert at_end(lags[str(story.paused)], pause) == pytest.approx(
@@ -75,9 +73,7 @@ def test_the_lag_panel_shows_for_how_long_the_follower_was_paused(story: Story) 
 
 
 def test_the_lag_panel_shows_that_no_other_follower_was_behind(story: Story) -> None:
-    lags = by_label(
-        of(story, "replication-lag: How many seconds is each broker behind? A"), "follower"
-    )
+    lags = by_label(of(story, "replication-lag: Replication lag by broker A"), "follower")
 
     for follower, series in lags.items():
         if follower != str(story.paused):
@@ -85,7 +81,7 @@ def test_the_lag_panel_shows_that_no_other_follower_was_behind(story: Story) -> 
 
 
 def test_the_lag_panel_shows_how_many_records_the_paused_follower_lacked(story: Story) -> None:
-    lags = of(story, "replication-lag: How many records are the worst replicas behind? A")
+    lags = of(story, "replication-lag: Highest replication lag in records A")
     labels = {
         "topic": LAGGING.topic,
         "partition": str(LAGGING.partition),
@@ -98,7 +94,7 @@ def test_the_lag_panel_shows_how_many_records_the_paused_follower_lacked(story: 
 
 
 def test_the_lag_is_gone_when_the_cluster_has_healed(story: Story) -> None:
-    for series in of(story, "replication-lag: How many seconds is each broker behind? A"):
+    for series in of(story, "replication-lag: Replication lag by broker A"):
         assert series.last < TOLERANCE_SECONDS
 
 

@@ -89,7 +89,7 @@ def test_every_panel_of_queries_has_data_and_the_lag_falls(
     assert {place for place, series in answers.items() if not series} == set()
     [lag] = [
         series
-        for series in answers["replication-lag: How many records has each query still to read? A"]
+        for series in answers["replication-lag: Spark query lag in records A"]
         if series.labels == {"query": "slow"}
     ]
     values = [value for _, value in lag.points]

@@ -1,5 +1,5 @@
-"""`make dashboards`: writes every dashboard's JSON into a directory, and nothing else there
-ends with .json."""
+"""`make dashboards`: writes the JSON of all dashboards to a directory, and deletes other JSON files
+there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker, or several side by side: is it well, what is it busy with, what does it wait for?"""
+"""The broker dashboard: load, waits, storage and resources of one broker or several."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def broker() -> dashboard.Dashboard:
     return new_dashboard(
         "tidelog-broker",
         "broker",
-        "What a broker is busy with and what it waits for: requests, event loop, disk, etcd.",
+        "Requests, event loop, storage and resources of the selected brokers.",
         [BROKER],
         [
-            ("Is it well?", _health()),
-            ("What do clients and followers see?", _requests()),
-            ("What does it wait for?", _waits()),
-            ("What does it store?", _storage()),
-            ("What does it use?", _process()),
+            ("Health", _health()),
+            ("Requests", _requests()),
+            ("Waits", _waits()),
+            ("Storage", _storage()),
+            ("Process resources", _process()),
         ],
     )
 
@@ -47,42 +47,44 @@ def _by_service(metric: str) -> list[Query]:
 def _health() -> list[Panel]:
     return [
         number(
-            "How many do not answer?",
-            "Brokers that Prometheus cannot scrape. Look at the process, its machine and its log.",
+            "Brokers down",
+            "Brokers that Prometheus cannot scrape. Check the process, its machine and its log.",
             f'sum(1 - up{{job="tidelog", {BROKERS}}})',
             Steps(bad=1),
         ),
         number(
-            "How many are not registered?",
-            "Brokers that run and are not in etcd: they lead nothing new. Look in their logs for "
-            "what keeps them from registering.",
+            "Unregistered brokers",
+            "Brokers that run but are not registered in etcd: they are not elected as leaders. "
+            "Check their logs for what prevents the registration.",
             f"sum(1 - tidelog_broker_registered{{{BROKERS}}})",
             Steps(bad=1),
         ),
         number(
-            "How many do not know all of their replicas?",
-            "A controller has not told them yet. Look whether one is active and reaches them.",
+            "Brokers without full state",
+            "Brokers that have not received their full state from a controller. Check that a "
+            "controller is active and reaches them.",
             f"sum(1 - tidelog_broker_has_full_state{{{BROKERS}}})",
             Steps(watch=1),
         ),
         number(
-            "How many replicas are damaged?",
-            "They neither lead nor follow before they are repaired. Look for replica_damaged in "
-            "the log, and at the disk if it stays.",
+            "Damaged replicas",
+            "Replicas that can neither lead nor follow until they are repaired. Check the log for "
+            "replica_damaged. If the damage lasts, check the disk.",
             f"sum(tidelog_broker_out_of_service_replicas{{{BROKERS}}})",
             Steps(bad=1),
         ),
         number(
-            "For how long has an event loop stood still?",
-            "Above 3 s the broker is taken for dead. Look at its CPU, its disk and its stack "
-            "(py-spy).",
+            "Longest event loop stall",
+            "Time for which an event loop has run no timer. Above 3 s the broker counts as dead: "
+            "check its CPU, its disk and its stack (py-spy).",
             f"max(tidelog_event_loop_silent_seconds{{{BROKERS}}})",
             Steps(watch=1, bad=3),
             SECONDS,
         ),
         number(
-            "How full is the fullest disk?",
-            "Beyond nine tenths lower retention or add disk, before writes are refused.",
+            "Maximum disk usage",
+            "Used share of the fullest disk. Above 90 % lower retention or add disk, before "
+            "writes are rejected.",
             f"max(1 - tidelog_disk_free_bytes{{{BROKERS}}} / tidelog_disk_size_bytes{{{BROKERS}}})",
             Steps(watch=0.8, bad=0.9),
             SHARE,
@@ -95,9 +97,9 @@ def _requests() -> list[Panel]:
     batches = per_second("tidelog_data_batches_total", BROKERS, "service, flow")
     return [
         graph(
-            "How many requests does it answer?",
-            "By request. Where it grows and bytes do not, let producers linger and consumers "
-            "fetch more at once.",
+            "Requests per second",
+            "Requests by kind. If requests grow and bytes do not, raise the linger of producers "
+            "and the fetch size of consumers.",
             [
                 Query(
                     per_second(
@@ -110,10 +112,10 @@ def _requests() -> list[Panel]:
             REQUESTS_PER_SECOND,
         ),
         graph(
-            "How long do requests take?",
-            "99th percentile, waits for replicas and disk included; fetches that waited in vain "
-            "for new records are left out. Where produce with acks=all alone is slow, look at "
-            "the followers; where all are, at the event loop.",
+            "Request latency",
+            "99th percentile, waits for replicas and disk included. Fetches that ended without "
+            "new records are excluded. If only produce with acks=all is slow, check the "
+            "followers. If all requests are slow, check the event loop.",
             [
                 Query(
                     quantile(
@@ -128,8 +130,8 @@ def _requests() -> list[Panel]:
             SECONDS,
         ),
         graph(
-            "How many bytes go through it?",
-            "By flow. Compare with the network's and the disk's limits.",
+            "Bytes per second by flow",
+            "Bytes received and sent, by flow. Compare with the limits of network and disk.",
             [
                 Query(
                     per_second("tidelog_data_bytes_total", BROKERS, "service, flow"),
@@ -139,14 +141,14 @@ def _requests() -> list[Panel]:
             BYTES_PER_SECOND,
         ),
         graph(
-            "How many records has a batch?",
-            "Few records in each cost CPU: let producers linger.",
+            "Records per batch",
+            "Small batches cost CPU. If the number is low, raise the linger of producers.",
             [Query(f"{records} / {batches}", "{{service}} {{flow}}")],
         ),
         graph(
-            "What does it refuse?",
-            "By code. Do what the comment of the code in errors.proto says; `tidelog explain` "
-            "tells why.",
+            "Rejected requests",
+            "Errors returned, by code. Do what the comment of the code in errors.proto says; "
+            "`tidelog explain` gives the reason.",
             [
                 Query(
                     per_second("tidelog_requests_refused_total", BROKERS, "service, request, code")
@@ -157,16 +159,16 @@ def _requests() -> list[Panel]:
             ERRORS_PER_SECOND,
         ),
         graph(
-            "How well are its partitions?",
-            "Of those that it leads. Run `tidelog explain`: it names the replicas that are "
-            "missing, and why.",
+            "Partition health",
+            "Unhealthy partitions that the broker leads, and replicas whose partition has no "
+            "leader. Run `tidelog explain`: it names the missing replicas and the reason.",
             [
-                Query(f"tidelog_broker_{metric}{{{BROKERS}}}", f"{{{{service}}}}: {words}")
-                for metric, words in (
+                Query(f"tidelog_broker_{metric}{{{BROKERS}}}", f"{{{{service}}}}: {legend}")
+                for metric, legend in (
                     ("leaderless_replicas", "without a leader"),
                     ("under_min_isr_partitions", "below min ISR"),
                     ("at_min_isr_partitions", "at min ISR"),
-                    ("under_replicated_partitions", "lack a replica"),
+                    ("under_replicated_partitions", "under-replicated"),
                 )
             ],
         ),
@@ -176,8 +178,8 @@ def _requests() -> list[Panel]:
 def _waits() -> list[Panel]:
     return [
         graph(
-            "How late is its event loop?",
-            "99th percentile. Above 0.1 s every request waits: look for a starved process, a "
+            "Event loop lag",
+            "99th percentile. Above 0.1 s every request waits: check for a starved process, a "
             "slow disk, or more load than one core carries.",
             [
                 Query(
@@ -189,14 +191,14 @@ def _waits() -> list[Panel]:
             _LOOP_LAG,
         ),
         graph(
-            "What waits in it?",
-            "Queues by name. Where one only grows, look at what serves it: disk, followers, etcd "
-            "or the event loop.",
+            "Queue depth",
+            "Waiting items, by queue. If a queue only grows, check its consumer: disk, followers, "
+            "etcd or the event loop.",
             [Query(f"tidelog_queue_depth{{{BROKERS}}}", "{{service}} {{queue}}")],
         ),
         graph(
-            "How long does etcd take?",
-            "99th percentile, by operation. Above 0.1 s look at the disk of etcd's leader.",
+            "etcd request latency",
+            "99th percentile, by operation. Above 0.1 s check the disk of etcd's leader.",
             [
                 Query(
                     quantile(
@@ -212,10 +214,9 @@ def _waits() -> list[Panel]:
             Steps(watch=0.1, bad=0.5),
         ),
         graph(
-            "How long do commands of the controller take?",
-            "90th percentile since they were decided, by kind and stage. Where they are "
-            "received late look at the network and the event loop, where completed late at the "
-            "disk.",
+            "Controller command latency",
+            "90th percentile since the controller's decision, by kind and stage. If received is "
+            "late, check the network and the event loop. If completed is late, check the disk.",
             [
                 Query(
                     quantile(
@@ -235,8 +236,9 @@ def _waits() -> list[Panel]:
 def _storage() -> list[Panel]:
     return [
         graph(
-            "How much does it store, and how much room is left?",
-            "Where the two lines will meet, lower retention or add disk.",
+            "Log size and free disk space",
+            "Bytes of all logs, and free bytes of the disk. Lower retention or add disk before "
+            "the lines meet.",
             [
                 Query(f"tidelog_log_size_bytes{{{BROKERS}}}", "{{service}}: logs"),
                 Query(f"tidelog_disk_free_bytes{{{BROKERS}}}", "{{service}}: free"),
@@ -244,15 +246,15 @@ def _storage() -> list[Panel]:
             BYTES,
         ),
         graph(
-            "How much is not on the disk yet?",
-            "Records, by what is known to be synced. Where it only grows the disk does not keep "
-            "up, or fails: look at flush in the log.",
+            "Unflushed records",
+            "Records that are not known to be synced to disk. If the number only grows, the disk "
+            "is too slow or fails: check the log for flush.",
             _by_service("tidelog_log_unflushed_records"),
         ),
         graph(
-            "How many replicas, leaders and segments has it?",
-            "Where brokers differ much, place new partitions on the emptier ones; where there "
-            "are very many segments, raise segment_bytes.",
+            "Replicas, leaders and segments",
+            "If brokers differ much, place new partitions on the emptier ones. If the number of "
+            "segments is very high, raise segment_bytes.",
             [
                 Query(f"tidelog_broker_replicas{{{BROKERS}}}", "{{service}}: replicas"),
                 Query(f"tidelog_broker_leaders{{{BROKERS}}}", "{{service}}: leaders"),
@@ -260,8 +262,9 @@ def _storage() -> list[Panel]:
             ],
         ),
         rows(
-            "Which partitions are the largest?",
-            "Where one outgrows its siblings, look at the producers' keys.",
+            "Largest partitions",
+            "The 20 largest replicas. If one partition outgrows the others of its topic, check "
+            "the keys of the producers.",
             [Query(f"topk(20, tidelog_partition_log_size_bytes{{{BROKERS}}})", "bytes")],
             ["service", "topic", "partition"],
             empty="none",
@@ -273,29 +276,30 @@ def _storage() -> list[Panel]:
 def _process() -> list[Panel]:
     return [
         graph(
-            "How much CPU does it use?",
-            "One core is all that a broker can use: near 1 run more brokers, or let clients "
-            "batch more.",
+            "CPU usage",
+            "Share of one core, which is the most that a broker can use. If it is near 1, start "
+            "more brokers or let clients batch more.",
             [Query(per_second("process_cpu_seconds_total", BROKERS, "service"), "{{service}}")],
             SHARE,
             Steps(watch=0.8, bad=0.95),
         ),
         graph(
-            "How much memory does it use?",
-            "Where it only grows, look at the queues and at the number of partitions.",
+            "Memory usage",
+            "Resident memory. If it only grows, check the queues and the number of partitions.",
             _by_service("process_resident_memory_bytes"),
             BYTES,
         ),
         graph(
-            "How many files has it open?",
-            "Near the limit raise the process's limit: segments and connections need them.",
+            "Open file descriptors",
+            "Share of the process limit; segments and connections need file descriptors. If it is "
+            "near 1, raise the limit.",
             [Query(f"process_open_fds{{{BROKERS}}} / process_max_fds{{{BROKERS}}}", "{{service}}")],
             SHARE,
             Steps(watch=0.6, bad=0.8),
         ),
         graph(
-            "How long do its scrapes take?",
-            "On the event loop. Above 0.2 s scrape less often.",
+            "Metrics collection time",
+            "Time on the event loop for one scrape. Above 0.2 s scrape less often.",
             _by_service("tidelog_scrape_collection_seconds"),
             SECONDS,
             Steps(watch=0.2),

@@ -1,4 +1,4 @@
-"""Who decides, how quickly do decisions arrive, and whom do they wait for?"""
+"""The controller dashboard: decisions, commands to brokers, partition moves, and waits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tidelog_dashboards.panels import (
     Panel,
     Query,
     Steps,
+    event_bars,
     exactly_one,
     graph,
-    happenings,
     number,
     timeline,
 )
@@ -30,14 +30,14 @@ def controller() -> dashboard.Dashboard:
     return new_dashboard(
         "tidelog-controller",
         "controller and state changes",
-        "Who decides, what was decided, and how soon brokers did what they were told.",
+        "Decisions of the active controller, and how fast brokers apply its commands.",
         [],
         [
-            ("Is it well?", _health()),
-            ("Do brokers do what they are told?", _backlog()),
-            ("What was changed?", _changes()),
-            ("What is being moved?", _moves()),
-            ("What does the controller wait for?", _waits()),
+            ("Health", _health()),
+            ("Commands to brokers", _backlog()),
+            ("Changes", _changes()),
+            ("Partition moves", _moves()),
+            ("Waits", _waits()),
         ],
     )
 
@@ -45,41 +45,44 @@ def controller() -> dashboard.Dashboard:
 def _health() -> list[Panel]:
     return [
         exactly_one(
-            "Is exactly one controller active?",
-            "At 0 nobody elects leaders: look at etcd and at the controllers' logs.",
+            "Active controllers",
+            "Controllers that report themselves as active; exactly one is correct. At 0 no leader "
+            "is elected: check etcd and the logs of the controllers.",
             f"sum(tidelog_controller_active{{{CLUSTER}}})",
         ),
         number(
-            "How many controllers took over in the last hour?",
-            "Elections of controllers. Where it climbs often, they lose their lease: look at "
-            "etcd's latency.",
+            "Controller elections in the last hour",
+            "Times that a controller became the active one. If the number is high, controllers "
+            "lose their lease: check the latency of etcd.",
             f"sum(increase(tidelog_controller_elections_total{{{CLUSTER}}}[1h]))",
             Steps(watch=3),
         ),
         number(
-            "How many brokers do not take commands?",
-            "Look below which; then run `tidelog explain broker N`.",
+            "Brokers with overdue commands",
+            "Live brokers that have not acknowledged a command in time. Check the backlog panels "
+            "for which ones; then run `tidelog explain broker N`.",
             f"sum(tidelog_state_change_overdue{{{CLUSTER}}})",
             Steps(bad=1),
         ),
         number(
-            "For how long has the oldest command waited?",
-            "Beyond command_timeout_ms the broker is overdue. Look whether it is paused or cut "
-            "off.",
+            "Oldest unacknowledged command",
+            "Age of the oldest command. Beyond command_timeout_ms the broker is overdue: check "
+            "whether it is paused or cut off.",
             f"max(tidelog_state_change_backlog_age_seconds{{{CLUSTER}}})",
             Steps(watch=2, bad=10),
             SECONDS,
         ),
         number(
-            "How many topics wait to be deleted?",
-            "Run `tidelog explain TOPIC`: it names the brokers that the deletion waits for.",
+            "Pending topic deletions",
+            "Topics that are not completely deleted. Run `tidelog explain TOPIC`: it names the "
+            "brokers that the deletion waits for.",
             f"max(tidelog_cluster_topic_deletions{{{CLUSTER}}})",
             Steps(watch=1),
         ),
         number(
-            "How many events got lost on their way to __state_changes?",
-            "In the last hour. They are in the services' logs all the same; look whether that "
-            "topic has a leader.",
+            "Dropped events in the last hour",
+            "Events that were not written to __state_changes. The logs of the services still have "
+            "them. Check whether that topic has a leader.",
             f"sum(increase(tidelog_events_dropped_total{{{CLUSTER}}}[1h]))",
             Steps(watch=1),
         ),
@@ -89,9 +92,9 @@ def _health() -> list[Panel]:
 def _backlog() -> list[Panel]:
     return [
         graph(
-            "How many partitions has each broker yet to be told of?",
-            "Whose newest state it has not acknowledged. Where it stands for seconds look at "
-            "that broker: `tidelog explain broker N`.",
+            "Command backlog by broker",
+            "Partitions whose newest state the broker has not acknowledged. If it does not fall "
+            "for seconds, check that broker: `tidelog explain broker N`.",
             [
                 Query(
                     f"max by (broker) (tidelog_state_change_backlog_partitions{{{CLUSTER}}})",
@@ -100,9 +103,9 @@ def _backlog() -> list[Panel]:
             ],
         ),
         graph(
-            "For how long has each broker not acknowledged?",
-            "Age of its oldest command, which is sent again by itself. Beyond command_timeout_ms "
-            "run `tidelog explain broker N`.",
+            "Oldest unacknowledged command by broker",
+            "Age of the broker's oldest command. The controller repeats it automatically. Beyond "
+            "command_timeout_ms run `tidelog explain broker N`.",
             [
                 Query(
                     f"max by (broker) (tidelog_state_change_backlog_age_seconds{{{CLUSTER}}})",
@@ -113,10 +116,10 @@ def _backlog() -> list[Panel]:
             Steps(watch=2, bad=10),
         ),
         graph(
-            "How long does a change take, stage by stage?",
-            "90th percentile since it was requested, over all services. Where received late "
-            "look at the network and the broker's event loop, where completed late at its disk, "
-            "where acknowledged late at the controller.",
+            "State change latency by stage",
+            "90th percentile since the request, over all services. If received is late, check the "
+            "network and the broker's event loop. If completed is late, check its disk. If "
+            "acknowledged is late, check the controller.",
             [
                 Query(
                     quantile(0.9, "tidelog_state_change_duration_seconds", CLUSTER, "kind, stage"),
@@ -125,14 +128,14 @@ def _backlog() -> list[Panel]:
             ],
             SECONDS,
         ),
-        happenings(
-            "Which commands were not acknowledged in time?",
-            "Times that a live broker did not answer within command_timeout_ms. Look at that "
-            "broker's event loop and log.",
+        event_bars(
+            "Overdue commands by controller",
+            "Times that a live broker did not acknowledge a command within command_timeout_ms. "
+            "Check that broker's event loop and log.",
             [
                 Query(
                     times("tidelog_commands_overdue_total", CLUSTER, "service"),
-                    "told by {{service}}",
+                    "sent by {{service}}",
                 )
             ],
         ),
@@ -141,10 +144,10 @@ def _backlog() -> list[Panel]:
 
 def _changes() -> list[Panel]:
     return [
-        happenings(
-            "Which leaders were elected, and why?",
-            "Look at the broker's log and machine where the cause is broker_crashed; where it "
-            "says nobody, run `tidelog explain`.",
+        event_bars(
+            "Leader elections by cause",
+            "Elections by outcome and cause. For broker_crashed check the broker's log and "
+            "machine. For the outcome `nobody` (no leader elected) run `tidelog explain`.",
             [
                 Query(
                     times("tidelog_elections_total", CLUSTER, "outcome, cause") + " > 0",
@@ -152,10 +155,10 @@ def _changes() -> list[Panel]:
                 )
             ],
         ),
-        happenings(
-            "Which elections were unclean?",
-            "Records that were committed may be gone. Find out with `tidelog trace "
-            "TOPIC/PARTITION` what, and tell the topic's owners.",
+        event_bars(
+            "Unclean leader elections",
+            "Elections after which committed records may be lost. Run `tidelog trace "
+            "TOPIC/PARTITION` for what is lost, and inform the owners of the topic.",
             [
                 Query(
                     times("tidelog_unclean_elections_total", CLUSTER, "service"),
@@ -163,10 +166,11 @@ def _changes() -> list[Panel]:
                 )
             ],
         ),
-        happenings(
-            "What changes, and how far does it come?",
-            "Stages told by all services, by kind. Every requested change ends as completed, "
-            "failed or ignored; run `tidelog trace TOPIC/PARTITION` to see one from end to end.",
+        event_bars(
+            "State changes by stage",
+            "Stages reported by all services, by kind. Every requested change ends as completed, "
+            "failed or ignored. Run `tidelog trace TOPIC/PARTITION` to see one change from end to "
+            "end.",
             [
                 Query(
                     times("tidelog_state_changes_total", CLUSTER, "kind, stage") + " > 0",
@@ -174,10 +178,10 @@ def _changes() -> list[Panel]:
                 )
             ],
         ),
-        happenings(
-            "What failed, or was ignored?",
-            "Ignored ones were late or repeated, which is harmless. Look up failed ones with "
-            "`tidelog trace TOPIC/PARTITION`: they say why.",
+        event_bars(
+            "Failed and ignored state changes",
+            "Ignored changes are late or repeated, which is harmless. Run `tidelog trace "
+            "TOPIC/PARTITION` for the reason of failed ones.",
             [
                 Query(
                     times(
@@ -189,9 +193,9 @@ def _changes() -> list[Panel]:
                 )
             ],
         ),
-        happenings(
-            "Which brokers left, and why?",
-            "Look at that broker's log, unless somebody stopped it.",
+        event_bars(
+            "Broker departures by cause",
+            "Brokers that left the cluster. Check the broker's log, unless an operator stopped it.",
             [
                 Query(
                     times("tidelog_broker_departures_total", CLUSTER, "cause") + " > 0", "{{cause}}"
@@ -199,11 +203,11 @@ def _changes() -> list[Panel]:
             ],
         ),
         timeline(
-            "Who was active, when?",
-            "Each controller's own word. Look into the log of one that stopped being active "
-            "without being stopped.",
+            "Active controller over time",
+            "The state that each controller reports. Check the log of a controller that stopped "
+            "being active without being stopped.",
             Query(f"tidelog_controller_active{{{CLUSTER}}}", "{{service}}"),
-            [("stands by", PLAIN), ("active", GOOD), ("?", BAD)],
+            [("standby", PLAIN), ("active", GOOD), ("unknown", BAD)],
         ),
     ]
 
@@ -211,26 +215,25 @@ def _changes() -> list[Panel]:
 def _moves() -> list[Panel]:
     return [
         graph(
-            "How many operations run, and how many partitions are under way?",
-            "To other replicas, or back. Where an operation does not end run `tidelog explain`: it "
-            "says what it waits for.",
+            "Operations and moving partitions",
+            "Operations that have not ended, and partitions that are being reassigned or rolled "
+            "back. If an operation does not end, run `tidelog explain`: it says what the "
+            "operation waits for.",
             [
                 Query(f"max(tidelog_cluster_operations{{{CLUSTER}}})", "operations"),
-                Query(
-                    f"max(tidelog_cluster_moving_partitions{{{CLUSTER}}})", "partitions under way"
-                ),
+                Query(f"max(tidelog_cluster_moving_partitions{{{CLUSTER}}})", "moving partitions"),
             ],
         ),
         graph(
-            "How far are moves?",
-            "Of operations that have not ended. Where some wait and none is active run "
+            "Partition moves by state",
+            "Moves of operations that have not ended. If some wait and none is active, run "
             "`tidelog explain`: it says what holds them back.",
             [Query(f"max by (state) (tidelog_cluster_moves{{{CLUSTER}}})", "{{state}}")],
         ),
         graph(
-            "How much is left to copy?",
-            "Bytes that new replicas lack of partitions under way, by the broker that gets them. "
-            "Where it stands look at that broker: `tidelog explain broker N`.",
+            "Bytes left to copy by broker",
+            "Bytes that new replicas lack in moving partitions, by receiving broker. If the line "
+            "does not fall, check that broker: `tidelog explain broker N`.",
             [
                 Query(
                     f"sum by (follower) (tidelog_follower_adding_lag_bytes{{{CLUSTER}}})",
@@ -240,9 +243,9 @@ def _moves() -> list[Panel]:
             BYTES,
         ),
         graph(
-            "How fast is it copied?",
-            "Sent to new replicas, by the broker that gets them. Compare with the bound on moves, "
-            "which can be changed while they run.",
+            "Copy throughput by broker",
+            "Bytes per second sent to new replicas, by receiving broker. Compare with the "
+            "throttle of moves, which can be changed while they run.",
             [
                 Query(
                     per_second("tidelog_move_sent_bytes_total", CLUSTER, "follower"),
@@ -257,9 +260,9 @@ def _moves() -> list[Panel]:
 def _waits() -> list[Panel]:
     return [
         graph(
-            "How long does etcd take?",
-            "99th percentile of the controllers' requests. Above 0.1 s look at the disk of "
-            "etcd's leader (its fsync duration).",
+            "etcd request latency",
+            "99th percentile of the controllers' requests. Above 0.1 s check the disk of etcd's "
+            "leader (its fsync duration).",
             [
                 Query(
                     quantile(
@@ -275,38 +278,37 @@ def _waits() -> list[Panel]:
             Steps(watch=0.1, bad=0.5),
         ),
         graph(
-            "How often does etcd not answer?",
-            "By service. Look whether etcd has a quorum: records are written and read all the "
-            "same, but no leader is elected.",
+            "etcd errors",
+            "Requests to etcd that failed, by service. Check whether etcd has a quorum: records "
+            "are still written and read, but no leader is elected.",
             [Query(per_second("tidelog_store_errors_total", CLUSTER, "service"), "{{service}}")],
             "suffix: errors/s",
         ),
         graph(
-            "How long does a decision take?",
-            "99th percentile of one event, and how late the event loop is. Above 0.1 s "
-            "failovers wait for it: look how many partitions one event concerns.",
+            "Controller event duration and event loop lag",
+            "99th percentiles. Above 0.1 s failovers wait: check how many partitions one event "
+            "concerns.",
             [
                 Query(
                     quantile(0.99, "tidelog_controller_event_duration_seconds", CLUSTER, "service"),
-                    "{{service}}: an event",
+                    "{{service}}: event",
                 ),
                 Query(
                     quantile(0.99, "tidelog_event_loop_lag_seconds", _CONTROLLERS, "service"),
-                    "{{service}}: lateness",
+                    "{{service}}: event loop lag",
                 ),
             ],
             SECONDS,
             Steps(watch=0.1, bad=0.5),
         ),
         graph(
-            "What waits in the controllers?",
-            "Queues by name. Where one only grows look at etcd, and at the event loop.",
+            "Controller queue depth",
+            "Waiting items, by queue. If a queue only grows, check etcd and the event loop.",
             [Query(f"tidelog_queue_depth{{{_CONTROLLERS}}}", "{{service}} {{queue}}")],
         ),
         graph(
-            "How long do administrators wait?",
-            "90th percentile of admin requests. Compare with how long etcd takes: they wait for "
-            "it.",
+            "Admin request latency",
+            "90th percentile, by request. Compare with the latency of etcd, which is a part of it.",
             [
                 Query(
                     quantile(0.9, "tidelog_request_duration_seconds", _CONTROLLERS, "request"),
@@ -316,8 +318,8 @@ def _waits() -> list[Panel]:
             SECONDS,
         ),
         graph(
-            "How much CPU do controllers use?",
-            "Shares of a core. A controller that is busy without changes wants a look at its log.",
+            "Controller CPU usage",
+            "Share of one core. If a controller is busy without changes, check its log.",
             [
                 Query(
                     per_second("process_cpu_seconds_total", _CONTROLLERS, "service"), "{{service}}"
@@ -326,9 +328,9 @@ def _waits() -> list[Panel]:
             "percentunit",
         ),
         graph(
-            "Do all gateways announce themselves?",
-            "REST API and console. Where one is silent run `tidelog explain`: it says which, and "
-            "whether its process stands still, has ended or is cut off.",
+            "Gateways by state",
+            "Gateways (REST API and console) by state. If one is silent, run `tidelog explain`: it "
+            "names the gateway and says whether its process is stalled, ended or cut off.",
             [Query(f"max by (state) (tidelog_gateways{{{CLUSTER}}})", "{{state}}")],
         ),
     ]

@@ -1,4 +1,4 @@
-"""All dashboards, as the files that Grafana is provisioned with."""
+"""All dashboards, as files for provisioning Grafana."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from tidelog_dashboards.topic import topic
 
 
 def files() -> dict[str, str]:
-    """Name and content of each file. Panels have ids by their place, so that links to a
-    panel last."""
+    """Returns the name and content of each file.
+
+    A panel's id is its position, so that links to a panel remain valid.
+    """
     built = {}
     for make in (overview, replication_lag, broker, controller, topic):
         dashboard = make().build()

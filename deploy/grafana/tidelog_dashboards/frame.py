@@ -1,5 +1,5 @@
-"""What every dashboard has around its panels: variables, links to its siblings, and marks
-where brokers left and controllers changed."""
+"""What all dashboards share: variables, links to each other, and annotations for departed brokers
+and changed controllers."""
 
 from __future__ import annotations
 
@@ -26,27 +26,31 @@ SERVICES = f'job="tidelog", {CLUSTER}'
 
 
 class Variable(NamedTuple):
-    """`query`: where its values come from; `regex`: which part of them is taken."""
+    """A variable of a dashboard.
+
+    `query`: the query for its values.
+    `regex`: selects a part of each value.
+    """
 
     name: str
-    tells: str
+    description: str
     query: str
     regex: str = ""
     multi: bool = True
 
 
 CLUSTERS = Variable(
-    "cluster", "Which cluster", "label_values(up{job='tidelog'}, cluster)", multi=False
+    "cluster", "The cluster", "label_values(up{job='tidelog'}, cluster)", multi=False
 )
 BROKER = Variable(
     "broker",
-    "Which brokers, by id",
+    "The ids of the brokers",
     f'label_values(up{{{SERVICES}, service=~"broker-.+"}}, service)',
     "/broker-(.*)/",
 )
 TOPIC = Variable(
     "topic",
-    "Which topics, among those that have series of their own: the largest of each broker",
+    "The topics; only the largest of each broker have series of their own",
     f"label_values(tidelog_topic_log_size_bytes{{{CLUSTER}}}, topic)",
 )
 
@@ -54,12 +58,12 @@ Row = tuple[str, Sequence[Panel]]
 
 
 def new_dashboard(
-    uid: str, title: str, tells: str, variables: Sequence[Variable], rows: Sequence[Row]
+    uid: str, title: str, description: str, variables: Sequence[Variable], rows: Sequence[Row]
 ) -> dashboard.Dashboard:
     built = (
         dashboard.Dashboard(f"Tidelog: {title}")
         .uid(uid)
-        .description(tells)
+        .description(description)
         .tags([TAG])
         .readonly()
         .tooltip(DashboardCursorSync.CROSSHAIR)
@@ -68,17 +72,17 @@ def new_dashboard(
         .with_variable(
             dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
         )
-        .link(_siblings())
+        .link(_links())
         .annotation(
-            _mark(
-                "A broker left",
+            _annotation(
+                "Broker left",
                 "red",
                 times("tidelog_broker_departures_total", CLUSTER, "cause") + " > 0",
             )
         )
         .annotation(
-            _mark(
-                "A controller took over",
+            _annotation(
+                "Controller elected",
                 "blue",
                 times("tidelog_controller_elections_total", CLUSTER, "service") + " > 0",
             )
@@ -93,14 +97,14 @@ def new_dashboard(
     return built
 
 
-def _siblings() -> dashboard.DashboardLink:
+def _links() -> dashboard.DashboardLink:
     return (
         dashboard.DashboardLink("Tidelog")
         .type(DashboardLinkType.DASHBOARDS)
         .tags([TAG])
         .include_vars(True)
         .keep_time(True)
-        .tooltip("The other dashboards of this cluster")
+        .tooltip("Other dashboards of this cluster")
     )
 
 
@@ -108,7 +112,7 @@ def _variable(variable: Variable) -> dashboard.QueryVariable:
     built = (
         dashboard.QueryVariable(variable.name)
         .label(variable.name.capitalize())
-        .description(variable.tells)
+        .description(variable.description)
         .query(variable.query)
         .datasource(SOURCE)
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
@@ -123,7 +127,7 @@ def _variable(variable: Variable) -> dashboard.QueryVariable:
     return built
 
 
-def _mark(name: str, colour: str, expr: str) -> dashboard.AnnotationQuery:
+def _annotation(name: str, colour: str, expr: str) -> dashboard.AnnotationQuery:
     return (
         dashboard.AnnotationQuery()
         .name(name)

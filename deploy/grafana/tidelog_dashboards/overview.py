@@ -1,4 +1,4 @@
-"""Is the cluster well, and what happened? The first look at night."""
+"""The overview dashboard: the health of the cluster, and what changed. Start here on call."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tidelog_dashboards.panels import (
     Panel,
     Query,
     Steps,
+    event_bars,
     exactly_one,
     graph,
-    happenings,
     number,
     rows,
     timeline,
@@ -32,168 +32,170 @@ def overview() -> dashboard.Dashboard:
     return new_dashboard(
         "tidelog-overview",
         "cluster overview",
-        "Whether the cluster is well, what is wrong with it, and what has happened. All green: "
-        "go back to bed.",
+        "Health of the cluster, present problems, throughput and recent changes. If all panels of "
+        "the section Health are green, no action is needed.",
         [],
         [
-            ("Is it well?", _health()),
-            ("What is wrong, and where?", _wrong()),
-            ("What goes through?", _data()),
-            ("What has happened?", _happened()),
+            ("Health", _health()),
+            ("Problems", _problems()),
+            ("Throughput and latency", _throughput()),
+            ("Recent changes", _changes()),
         ],
     )
 
 
-def _of_cluster(metric: str) -> str:
-    # The active controller alone tells them; the largest, while one takes over from another.
+def _reported_by_active(metric: str) -> str:
+    # Only the active controller reports them. During a change of controllers the largest counts.
     return f"max({metric}{{{CLUSTER}}})"
 
 
 def _health() -> list[Panel]:
     return [
         exactly_one(
-            "Is exactly one controller active?",
-            "Controllers that call themselves active. At 0 nobody elects leaders: look whether "
-            "etcd answers and controllers run.",
+            "Active controllers",
+            "Controllers that report themselves as active; exactly one is correct. At 0 no leader "
+            "is elected: check that etcd answers and that controllers run.",
             f"sum(tidelog_controller_active{{{CLUSTER}}})",
         ),
         number(
-            "How many services do not answer?",
-            "Services that Prometheus cannot scrape: dead, paused or cut off. Look which, below; "
-            "then run `tidelog explain broker N`.",
+            "Services down",
+            "Services that Prometheus cannot scrape: dead, paused or cut off. Check which ones in "
+            "the panel Service availability; then run `tidelog explain broker N`.",
             f"sum(1 - up{{{SERVICES}}})",
             _ANY_IS_BAD,
         ),
         number(
-            "How many partitions have no leader?",
-            "Nobody can write or read them. Run `tidelog explain`: it names who was in sync last "
-            "and when it died.",
-            _of_cluster("tidelog_cluster_offline_partitions"),
+            "Offline partitions",
+            "Partitions without a leader: no client can write or read them. Run `tidelog "
+            "explain`: it names the last in-sync replicas and when their brokers died.",
+            _reported_by_active("tidelog_cluster_offline_partitions"),
             _ANY_IS_BAD,
         ),
         number(
-            "How many refuse acks=all?",
-            "Partitions whose ISR is below min ISR. Bring replicas back at once; `tidelog "
-            "explain` names them.",
-            _of_cluster("tidelog_cluster_under_min_isr_partitions"),
+            "Partitions below min ISR",
+            "Partitions that reject writes with acks=all because their ISR is below min ISR. "
+            "Bring replicas back at once; `tidelog explain` names them.",
+            _reported_by_active("tidelog_cluster_under_min_isr_partitions"),
             _ANY_IS_BAD,
         ),
         number(
-            "How many stop writes with the next loss?",
-            "Partitions at min ISR that lack a replica. Bring the missing replicas back before "
-            "any other broker is stopped.",
-            _of_cluster("tidelog_cluster_at_min_isr_partitions"),
+            "Partitions at min ISR",
+            "Partitions that lack a replica and reject writes with acks=all after the next loss. "
+            "Bring the missing replicas back before you stop any other broker.",
+            _reported_by_active("tidelog_cluster_at_min_isr_partitions"),
             _ANY_IS_TO_WATCH,
         ),
         number(
-            "How many lack a replica?",
-            "Partitions whose ISR is not full. Run `tidelog explain`: it names the replicas "
-            "that are missing, and why.",
-            _of_cluster("tidelog_cluster_under_replicated_partitions"),
+            "Under-replicated partitions",
+            "Partitions whose ISR is not full. Run `tidelog explain`: it names the missing "
+            "replicas and the reason.",
+            _reported_by_active("tidelog_cluster_under_replicated_partitions"),
             _ANY_IS_TO_WATCH,
         ),
         number(
-            "Where does the high watermark stand still?",
+            "Stalled high watermarks",
             "Partitions in which records wait and none is committed. Run `tidelog explain`: it "
-            "names the follower that holds them.",
+            "names the follower that holds the high watermark back.",
             f"sum(tidelog_broker_hw_stalled_partitions{{{CLUSTER}}})",
             _ANY_IS_BAD,
         ),
         number(
-            "How far is the worst follower behind?",
-            "Age of the oldest record that any follower lacks. Look at the dashboard of "
-            "replication lag for whose it is.",
+            "Maximum replication lag",
+            "Age of the oldest record that any follower lacks. Check the replication lag "
+            "dashboard for the follower.",
             f"max(tidelog_follower_max_lag_seconds{{{CLUSTER}}})",
             Steps(watch=5, bad=10),
             SECONDS,
         ),
         number(
-            "Where may an unclean election have lost records?",
-            "Partitions whose present epoch began with an unclean election. Run `tidelog "
-            "explain` for what may be gone, and tell the topic's owners.",
-            _of_cluster("tidelog_cluster_unclean_partitions"),
+            "Partitions after an unclean election",
+            "Partitions whose current leader epoch began with an unclean election. Run `tidelog "
+            "explain` for the records that may be lost, and inform the owners of the topic.",
+            _reported_by_active("tidelog_cluster_unclean_partitions"),
             _ANY_IS_TO_WATCH,
         ),
         number(
-            "For how long has etcd not answered?",
-            "By the service that waits longest. Start etcd, or mend the network to it: "
-            "meanwhile no leader is elected.",
+            "etcd unreachable time",
+            "Time without an answer from etcd, of the service that has waited longest. Start etcd "
+            "or repair the network to it: no leader is elected meanwhile.",
             f"max(tidelog_store_unreachable_seconds{{{CLUSTER}}})",
             Steps(watch=1, bad=5),
             SECONDS,
         ),
         number(
-            "How many brokers do not take commands?",
-            "Live brokers that have not acknowledged a command in time. Look at the dashboard "
-            "of the controller for which; `tidelog explain broker N` tells why.",
+            "Brokers with overdue commands",
+            "Live brokers that have not acknowledged a command in time. Check the controller "
+            "dashboard for which ones; `tidelog explain broker N` says why.",
             f"sum(tidelog_state_change_overdue{{{CLUSTER}}})",
             _ANY_IS_BAD,
         ),
         number(
-            "How many replicas are damaged?",
-            "Replicas that neither lead nor follow before they are repaired. Look for "
-            "replica_damaged in their broker's log, and at its disk.",
+            "Damaged replicas",
+            "Replicas that can neither lead nor follow until they are repaired. Check the "
+            "broker's log for replica_damaged, and check its disk.",
             f"sum(tidelog_broker_out_of_service_replicas{{{CLUSTER}}})",
             _ANY_IS_BAD,
         ),
     ]
 
 
-def _wrong() -> list[Panel]:
+def _problems() -> list[Panel]:
     return [
         rows(
-            "Which alerts fire?",
-            "Every alert says what to do in its runbook: look it up in Prometheus, under Alerts.",
+            "Firing alerts",
+            "Alerts that fire now. Open Alerts in Prometheus and do what the runbook of the alert "
+            "says.",
             [Query(f'ALERTS{{alertstate="firing", {CLUSTER}}}')],
             ["alertname", "severity", "service", "broker", "follower"],
-            empty="none fires",
+            empty="no alert fires",
         ),
         rows(
-            "Which partitions are unwell, and how?",
-            "The worst ones, as the active controller sees them. Run `tidelog explain "
-            "TOPIC/PARTITION`.",
+            "Unhealthy partitions",
+            "The worst partitions with their problem, as reported by the active controller. Run "
+            "`tidelog explain TOPIC/PARTITION`.",
             [Query(f"tidelog_cluster_unwell_partition{{{CLUSTER}}} == 1")],
             ["topic", "partition", "problem"],
             empty="none, if a controller is active",
         ),
         timeline(
-            "Which services answer?",
-            "Red where Prometheus gets no answer. Look at that process, its machine and its log.",
+            "Service availability",
+            "Red while Prometheus cannot scrape a service. Check the process, its machine and its "
+            "log.",
             Query(f"up{{{SERVICES}}}", "{{service}}"),
-            [("gone", BAD), ("answers", GOOD)],
+            [("down", BAD), ("up", GOOD)],
         ),
         graph(
-            "Who leads how many partitions?",
-            "Leaders move when a broker goes, and stay where they went. Where brokers stay "
-            "uneven look at the leaders that are not the preferred ones.",
+            "Partition leaders by broker",
+            "Leaders move when a broker fails, and do not move back by themselves. If brokers "
+            "stay uneven, check the number of leaders that are not preferred.",
             [
                 Query(f"tidelog_broker_leaders{{{CLUSTER}}}", "{{service}}"),
                 Query(
                     f"max(tidelog_cluster_not_preferred_leader_partitions{{{CLUSTER}}})",
-                    "not the preferred leader",
+                    "leader is not the preferred replica",
                 ),
             ],
         ),
     ]
 
 
-def _data() -> list[Panel]:
+def _throughput() -> list[Panel]:
     return [
         graph(
-            "How many bytes flow?",
-            "Produced and fetched by clients, and copied between brokers. Where replica_in "
-            "stays below replica_out for long, look which follower does not keep up.",
+            "Bytes per second by flow",
+            "Bytes produced and fetched by clients, and copied between brokers. If replica_in "
+            "stays below replica_out, check which follower does not keep up.",
             [Query(per_second("tidelog_data_bytes_total", CLUSTER, "flow"), "{{flow}}")],
             BYTES_PER_SECOND,
         ),
         graph(
-            "How many records flow?",
-            "By the same flows. Divide bytes by records for the size of a record.",
+            "Records per second by flow",
+            "Records of the same flows. Divide bytes by records to get the record size.",
             [Query(per_second("tidelog_data_records_total", CLUSTER, "flow"), "{{flow}}")],
             RECORDS_PER_SECOND,
         ),
         graph(
-            "How long do clients wait?",
+            "Client request latency",
             "99th percentile of each request, waits included. Compare produce with acks=all and "
             "acks=leader: the difference is replication.",
             [
@@ -210,9 +212,9 @@ def _data() -> list[Panel]:
             SECONDS,
         ),
         graph(
-            "What is refused?",
-            "Errors answered to clients and followers, by code. Do what the comment of the code "
-            "in errors.proto says; `tidelog explain` tells why.",
+            "Rejected requests",
+            "Errors returned to clients and followers, by code. Do what the comment of the code "
+            "in errors.proto says; `tidelog explain` gives the reason.",
             [
                 Query(
                     per_second("tidelog_requests_refused_total", CLUSTER, "request, code") + " > 0",
@@ -224,12 +226,12 @@ def _data() -> list[Panel]:
     ]
 
 
-def _happened() -> list[Panel]:
+def _changes() -> list[Panel]:
     return [
-        happenings(
-            "Which leaders were elected, and why?",
-            "Elections by outcome and cause. Look at the broker's log and machine where the "
-            "cause is broker_crashed; where it says nobody, run `tidelog explain`.",
+        event_bars(
+            "Leader elections by cause",
+            "Elections by outcome and cause. For broker_crashed check the broker's log and "
+            "machine. For the outcome `nobody` (no leader elected) run `tidelog explain`.",
             [
                 Query(
                     times("tidelog_elections_total", CLUSTER, "outcome, cause") + " > 0",
@@ -237,41 +239,42 @@ def _happened() -> list[Panel]:
                 )
             ],
         ),
-        happenings(
-            "Which brokers left, and why?",
-            "Departures by cause. Look at that broker's log, unless somebody stopped it.",
+        event_bars(
+            "Broker departures by cause",
+            "Brokers that left the cluster. Check the broker's log, unless an operator stopped it.",
             [
                 Query(
                     times("tidelog_broker_departures_total", CLUSTER, "cause") + " > 0", "{{cause}}"
                 )
             ],
         ),
-        happenings(
-            "Which replicas left and joined ISRs?",
-            "Those who left because they lag, those whom the controller took out because their "
-            "broker had gone, and those who joined. Replicas that come and go want a look at "
-            "the dashboard of replication lag.",
+        event_bars(
+            "ISR changes",
+            "Replicas removed by their leader because they lag, replicas removed by the "
+            "controller because their broker left, and replicas that joined. If replicas leave "
+            "and join repeatedly, check the replication lag dashboard.",
             [
                 Query(
-                    times("tidelog_isr_shrinks_total", CLUSTER, "cause") + " > 0", "left: {{cause}}"
+                    times("tidelog_isr_shrinks_total", CLUSTER, "cause") + " > 0",
+                    "removed by leader: {{cause}}",
                 ),
                 Query(
                     times("tidelog_controller_isr_shrinks_total", CLUSTER, "cause") + " > 0",
-                    "taken out: {{cause}}",
+                    "removed by controller: {{cause}}",
                 ),
                 Query(times("tidelog_isr_expands_total", CLUSTER) + " > 0", "joined"),
             ],
         ),
         graph(
-            "How large is the cluster?",
-            "Brokers by state, topics and partitions. Run `tidelog explain` where there are "
-            "fewer brokers than you run.",
+            "Cluster size",
+            "Brokers by state, topics and partitions. Run `tidelog explain` if there are fewer "
+            "brokers than you run.",
             [
                 Query(
                     f"max by (state) (tidelog_cluster_brokers{{{CLUSTER}}})", "brokers: {{state}}"
                 ),
-                Query(_of_cluster("tidelog_cluster_topics"), "topics"),
-                Query(_of_cluster("tidelog_cluster_partitions"), "partitions"),
+                Query(_reported_by_active("tidelog_cluster_topics"), "topics"),
+                Query(_reported_by_active("tidelog_cluster_partitions"), "partitions"),
             ],
         ),
     ]

@@ -1,5 +1,8 @@
-"""The kinds of panel that our dashboards are made of. Each has a question for a title, and a
-description that says what it shows and then what to do."""
+"""The kinds of panels.
+
+A title is a noun phrase, unique in its dashboard. A description says what the panel shows and then
+what to do.
+"""
 
 from __future__ import annotations
 
@@ -56,14 +59,18 @@ GRAPH_HEIGHT = 8
 
 
 class Query(NamedTuple):
-    """`legend`: of a series, with its labels in double braces; of a table's column, its name."""
+    """A PromQL expression.
+
+    `legend`: the legend of a series, with its labels in double braces, or the name of a table's
+    column.
+    """
 
     expr: str
     legend: str = ""
 
 
 class Steps(NamedTuple):
-    """From which value on something is to be watched, and is bad; None: never."""
+    """The thresholds of a warning (`watch`) and of a problem (`bad`); None: no threshold."""
 
     watch: float | None = None
     bad: float | None = None
@@ -72,43 +79,43 @@ class Steps(NamedTuple):
 UNCOLOURED = Steps()
 
 
-def number(question: str, tells: str, expr: str, steps: Steps, unit: str = NUMBER) -> stat.Panel:
-    """One figure whose colour says whether all is well."""
-    return _number(question, tells, expr, unit).thresholds(_thresholds(steps))
+def number(title: str, description: str, expr: str, steps: Steps, unit: str = NUMBER) -> stat.Panel:
+    """One value whose colour shows whether it is healthy."""
+    return _number(title, description, expr, unit).thresholds(_thresholds(steps))
 
 
-def exactly_one(question: str, tells: str, expr: str) -> stat.Panel:
-    """A figure that is to be 1: less is as bad as more."""
+def exactly_one(title: str, description: str, expr: str) -> stat.Panel:
+    """One value that is healthy only at 1."""
     steps = [
         Threshold(value=None, color=BAD),
         Threshold(value=1, color=GOOD),
         Threshold(value=2, color=BAD),
     ]
-    return _number(question, tells, expr, NUMBER).thresholds(_absolute(steps))
+    return _number(title, description, expr, NUMBER).thresholds(_absolute(steps))
 
 
-def _number(question: str, tells: str, expr: str, unit: str) -> stat.Panel:
-    panel = _common(stat.Panel(), question, tells, STAT_WIDTH, STAT_HEIGHT)
+def _number(title: str, description: str, expr: str, unit: str) -> stat.Panel:
+    panel = _common(stat.Panel(), title, description, STAT_WIDTH, STAT_HEIGHT)
     return (
         panel.unit(unit)
         .color_mode(BigValueColorMode.BACKGROUND)
         .graph_mode(BigValueGraphMode.AREA)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
-        .no_value("nobody tells")
+        .no_value("no data")
         .with_target(_query(Query(expr), "A"))
     )
 
 
 def graph(
-    question: str,
-    tells: str,
+    title: str,
+    description: str,
     queries: Sequence[Query],
     unit: str = NUMBER,
     steps: Steps = UNCOLOURED,
     width: int = HALF,
 ) -> timeseries.Panel:
-    """Lines over time; `steps` are drawn as dashed lines."""
-    panel = _common(timeseries.Panel(), question, tells, width, GRAPH_HEIGHT)
+    """Lines over time. `steps` are drawn as dashed lines."""
+    panel = _common(timeseries.Panel(), title, description, width, GRAPH_HEIGHT)
     panel = (
         panel.unit(unit)
         .min(0)
@@ -134,12 +141,12 @@ def graph(
     return panel.targets([_query(query, ref) for ref, query in _with_refs(queries)])
 
 
-def happenings(
-    question: str, tells: str, queries: Sequence[Query], width: int = HALF
+def event_bars(
+    title: str, description: str, queries: Sequence[Query], width: int = HALF
 ) -> timeseries.Panel:
-    """Stacked bars, for what happens seldom."""
+    """Stacked bars, for rare events."""
     return (
-        graph(question, tells, queries, NUMBER, width=width)
+        graph(title, description, queries, NUMBER, width=width)
         .draw_style(GraphDrawStyle.BARS)
         .fill_opacity(80)
         .decimals(0)
@@ -148,16 +155,16 @@ def happenings(
 
 
 def timeline(
-    question: str, tells: str, query: Query, states: Sequence[tuple[str, str]]
+    title: str, description: str, query: Query, states: Sequence[tuple[str, str]]
 ) -> statetimeline.Panel:
-    """A lane for each series, coloured by its value. `states`: word and colour for 0, 1, …"""
+    """A lane for each series, coloured by its value. `states`: text and colour of 0, 1, …"""
     mapping = ValueMap(
         options={
-            str(value): ValueMappingResult(text=word, color=colour, index=value)
-            for value, (word, colour) in enumerate(states)
+            str(value): ValueMappingResult(text=text, color=colour, index=value)
+            for value, (text, colour) in enumerate(states)
         }
     )
-    panel = _common(statetimeline.Panel(), question, tells, HALF, GRAPH_HEIGHT)
+    panel = _common(statetimeline.Panel(), title, description, HALF, GRAPH_HEIGHT)
     return (
         panel.mappings([mapping])
         .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
@@ -168,8 +175,8 @@ def timeline(
 
 
 def rows(
-    question: str,
-    tells: str,
+    title: str,
+    description: str,
     queries: Sequence[Query],
     columns: Sequence[str],
     *,
@@ -177,13 +184,16 @@ def rows(
     units: Sequence[str] = (),
     width: int = HALF,
 ) -> table.Panel:
-    """What is true now, a row for each set of labels, the largest first. `columns`: the
-    labels that are shown, in their order. Each query adds a column that is named by its
-    `legend`; one without a legend says only which rows there are. `empty`: shown instead of
-    no row, which is good news or says whom to ask. `units`: of the queries' columns."""
-    panel = _common(table.Panel(), question, tells, width, GRAPH_HEIGHT).no_value(empty)
+    """A table of current values, with a row for each set of labels, the largest first.
+
+    `columns`: the labels that are shown, in their order.
+    `queries`: each adds a column named by its `legend`; a query without a legend adds rows only.
+    `empty`: the text of a table without rows.
+    `units`: the units of the queries' columns.
+    """
+    panel = _common(table.Panel(), title, description, width, GRAPH_HEIGHT).no_value(empty)
     values = {f"Value #{ref}": query.legend for ref, query in _with_refs(queries)}
-    # A query alone has no letter on its column.
+    # Grafana adds no letter to the column of a single query.
     if len(queries) == 1:
         values = {"Value": queries[0].legend}
     shown = [*columns, *(name for name, legend in values.items() if legend)]
@@ -219,8 +229,8 @@ def rows(
 P = TypeVar("P", stat.Panel, statetimeline.Panel, table.Panel, timeseries.Panel)
 
 
-def _common(panel: P, question: str, tells: str, width: int, height: int) -> P:
-    return panel.title(question).description(tells).datasource(SOURCE).span(width).height(height)
+def _common(panel: P, title: str, description: str, width: int, height: int) -> P:
+    return panel.title(title).description(description).datasource(SOURCE).span(width).height(height)
 
 
 def _query(query: Query, ref_id: str) -> prometheus.Dataquery:

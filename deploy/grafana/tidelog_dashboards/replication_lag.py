@@ -1,4 +1,4 @@
-"""Which follower is behind, how far, since when, and does it catch up?"""
+"""The replication lag dashboard: followers behind their leaders, and Spark queries behind logs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tidelog_dashboards.panels import (
     Panel,
     Query,
     Steps,
+    event_bars,
     graph,
-    happenings,
     number,
     rows,
 )
@@ -33,15 +33,15 @@ def replication_lag() -> dashboard.Dashboard:
     return new_dashboard(
         "tidelog-replication-lag",
         "replication lag",
-        "Which followers are behind their leaders, how far and since when, and which queries of "
-        "Spark are behind the logs. `broker` are followers here.",
+        "Lag of followers behind their leaders, and of Spark queries behind the logs. The variable "
+        "`broker` selects followers.",
         [BROKER, TOPIC],
         [
-            ("Does anybody lag?", _health()),
-            ("Which broker lags?", _followers()),
-            ("Which partitions lag?", _partitions()),
-            ("What comes of it?", _effects()),
-            ("Which queries of Spark lag?", _spark()),
+            ("Summary", _health()),
+            ("Lag by broker", _followers()),
+            ("Lag by partition", _partitions()),
+            ("Effects of lag", _effects()),
+            ("Lag of Spark queries", _spark()),
         ],
     )
 
@@ -49,43 +49,46 @@ def replication_lag() -> dashboard.Dashboard:
 def _health() -> list[Panel]:
     return [
         number(
-            "How far is the worst follower behind?",
-            "Age of the oldest record that it lacks. Look below for whose it is; beyond "
-            "replica_lag_time_max_ms it leaves the ISR.",
+            "Maximum replication lag",
+            "Age of the oldest record that a follower lacks. Beyond replica_lag_time_max_ms the "
+            "follower leaves the ISR. Check the panel Replication lag by broker for the follower.",
             f"max(tidelog_follower_max_lag_seconds{{{_FOLLOWERS}}})",
             LAG_TIME_MAX,
             SECONDS,
         ),
         number(
-            "How many records are on their way?",
-            "Records that followers lack, over all partitions. Where it only grows look which "
-            "follower does not keep up.",
+            "Records not yet replicated",
+            "Records that followers lack, over all partitions. If the number only grows, check "
+            "which follower does not keep up.",
             f"sum(tidelog_follower_lag_records{{{_FOLLOWERS}}})",
             Steps(),
         ),
         number(
-            "How many bytes are on their way?",
-            "Divide by the rate of replica_in below for the time that they still take.",
+            "Bytes not yet replicated",
+            "Bytes that followers lack, over all partitions. Divide by the replication throughput "
+            "below to estimate the remaining time.",
             f"sum(tidelog_follower_lag_bytes{{{_FOLLOWERS}}})",
             Steps(),
             BYTES,
         ),
         number(
-            "How many replicas lag by more than a second?",
-            "One: look at that replica. All of a broker: look at the broker.",
+            "Replicas lagging over 1 s",
+            "Followers that are more than one second behind. If it is one replica, check that "
+            "replica. If it is every replica of a broker, check the broker.",
             f"sum(tidelog_follower_lagging_partitions{{{_FOLLOWERS}}})",
             Steps(watch=1),
         ),
         number(
-            "How many replicas are out of their ISR?",
-            "Run `tidelog explain broker N`: it says why, and what to do.",
+            "Replicas out of sync",
+            "Followers that are not in the ISR. Run `tidelog explain broker N`: it gives the "
+            "reason and what to do.",
             f"sum(tidelog_follower_out_of_isr_partitions{{{_FOLLOWERS}}})",
             Steps(watch=1),
         ),
         number(
-            "How many unwell partitions have no series?",
-            "Only the worst of each broker have series of their own. Run `tidelog explain` for "
-            "the rest.",
+            "Unhealthy partitions without a series",
+            "Only the worst partitions of each broker have a series of their own. Run `tidelog "
+            "explain` for the others.",
             f"sum(tidelog_partitions_without_series{{{CLUSTER}}})",
             Steps(watch=1),
         ),
@@ -95,9 +98,10 @@ def _health() -> list[Panel]:
 def _followers() -> list[Panel]:
     return [
         graph(
-            "How many seconds is each broker behind?",
-            "Age of the oldest record that it lacks, in any partition. Look at the broker's "
-            "process (paused, dead?), disk and network: `tidelog explain broker N`.",
+            "Replication lag by broker",
+            "Age of the oldest record that the broker lacks in any partition. Run `tidelog "
+            "explain broker N`. Check whether the process is paused or dead, and check disk and "
+            "network.",
             [
                 Query(
                     f"max by (follower) (tidelog_follower_max_lag_seconds{{{_FOLLOWERS}}})",
@@ -108,9 +112,10 @@ def _followers() -> list[Panel]:
             LAG_TIME_MAX,
         ),
         graph(
-            "Since when has each broker not fetched?",
-            "Age of its last fetch, by the leader that it has not asked for longest. Above a "
-            "few seconds it is dead, paused or cut off from there: run `tidelog explain broker N`.",
+            "Time since the last fetch by broker",
+            "Age of the broker's last fetch, at the leader where it is oldest. Above a few "
+            "seconds the broker is dead, paused or cut off from that leader: run `tidelog explain "
+            "broker N`.",
             [
                 Query(
                     f"max by (follower) (tidelog_follower_fetch_age_seconds{{{_FOLLOWERS}}})",
@@ -121,9 +126,9 @@ def _followers() -> list[Panel]:
             LAG_TIME_MAX,
         ),
         graph(
-            "How many records does each broker lack?",
-            "Over all its partitions. Where it falls, the broker catches up; where it grows, run "
-            "`tidelog explain broker N`.",
+            "Records not yet replicated by broker",
+            "Records that the broker lacks, over all its partitions. A falling line means that "
+            "the broker catches up. If it grows, run `tidelog explain broker N`.",
             [
                 Query(
                     f"sum by (follower) (tidelog_follower_lag_records{{{_FOLLOWERS}}})",
@@ -132,8 +137,9 @@ def _followers() -> list[Panel]:
             ],
         ),
         graph(
-            "How many bytes does each broker lack?",
-            "Over all its partitions. Compare with what it copies a second, at the right.",
+            "Bytes not yet replicated by broker",
+            "Bytes that the broker lacks, over all its partitions. Compare with the panel "
+            "Replication throughput by broker.",
             [
                 Query(
                     f"sum by (follower) (tidelog_follower_lag_bytes{{{_FOLLOWERS}}})",
@@ -143,9 +149,9 @@ def _followers() -> list[Panel]:
             BYTES,
         ),
         graph(
-            "How many bytes does each broker copy?",
-            "What followers got from their leaders. A lagging broker that copies little waits "
-            "for its disk, its CPU or the network: look at its own dashboard.",
+            "Replication throughput by broker",
+            "Bytes per second that followers receive from their leaders. A lagging broker with a "
+            "low throughput waits for its disk, CPU or network: check the broker dashboard.",
             [
                 Query(
                     per_second(
@@ -159,17 +165,17 @@ def _followers() -> list[Panel]:
             BYTES_PER_SECOND,
         ),
         graph(
-            "In how many partitions does each broker lag?",
-            "By more than a second, or so far that it is out of the ISR. One: look at that "
-            "replica. All: look at the broker.",
+            "Lagging partitions by broker",
+            "Partitions in which the broker is more than one second behind, or out of the ISR. If "
+            "it is one partition, check that replica. If it is all partitions, check the broker.",
             [
                 Query(
                     f"sum by (follower) (tidelog_follower_lagging_partitions{{{_FOLLOWERS}}})",
-                    "broker {{follower}} lags",
+                    "broker {{follower}} lagging",
                 ),
                 Query(
                     f"sum by (follower) (tidelog_follower_out_of_isr_partitions{{{_FOLLOWERS}}})",
-                    "broker {{follower}} out of the ISR",
+                    "broker {{follower}} out of sync",
                 ),
             ],
         ),
@@ -183,8 +189,8 @@ def _partitions() -> list[Panel]:
     lag_bytes = f"{worst}_bytes{{{_REPLICAS}}})"
     return [
         rows(
-            "Which replicas are furthest behind?",
-            "Now, by age of the oldest record that they lack. Run `tidelog explain "
+            "Replicas with the highest lag",
+            "Replicas by the age of the oldest record that they lack now. Run `tidelog explain "
             "TOPIC/PARTITION` for the reason.",
             [
                 Query(lag_seconds, "age"),
@@ -192,20 +198,22 @@ def _partitions() -> list[Panel]:
                 Query(lag_bytes, "bytes"),
             ],
             ["topic", "partition", "follower"],
-            empty="none lags",
+            empty="no replica lags",
             units=[SECONDS, NUMBER, BYTES],
             width=WIDE,
         ),
         graph(
-            "How many seconds are the worst replicas behind?",
-            "Those that lag most. Look whether they share a topic, a leader or a follower.",
+            "Highest replication lag in seconds",
+            "The ten replicas with the highest lag. Check whether they share a topic, a leader or "
+            "a follower.",
             [Query(f"topk(10, {lag_seconds})", "{{topic}}/{{partition}} on {{follower}}")],
             SECONDS,
             LAG_TIME_MAX,
         ),
         graph(
-            "How many records are the worst replicas behind?",
-            "Those that lack most. Look whether producers write one partition more than others.",
+            "Highest replication lag in records",
+            "The ten replicas that lack the most records. Check whether producers write more to "
+            "one partition than to others.",
             [Query(f"topk(10, {lag_records})", "{{topic}}/{{partition}} on {{follower}}")],
         ),
     ]
@@ -214,9 +222,9 @@ def _partitions() -> list[Panel]:
 def _effects() -> list[Panel]:
     return [
         graph(
-            "How many records wait to be committed?",
-            "Between high watermark and log end, by leader. Where it only grows, look which "
-            "follower in the ISR lags.",
+            "Uncommitted records by leader",
+            "Records between the high watermark and the log end. If the number only grows, check "
+            "which in-sync follower lags.",
             [
                 Query(
                     f"sum by (service) (tidelog_broker_uncommitted_records{{{CLUSTER}}})",
@@ -225,24 +233,25 @@ def _effects() -> list[Panel]:
             ],
         ),
         graph(
-            "Where does nothing get committed, and who waits for it?",
-            "Partitions whose high watermark stands still, and consumers that therefore get "
-            "nothing. Run `tidelog explain`.",
+            "Stalled high watermarks and waiting consumers",
+            "Partitions whose high watermark is stalled, and partitions whose consumers get "
+            "nothing for that reason. Run `tidelog explain`.",
             [
                 Query(
                     f"sum by (service) (tidelog_broker_hw_stalled_partitions{{{CLUSTER}}})",
-                    "{{service}}: stands still",
+                    "{{service}}: stalled",
                 ),
                 Query(
                     f"sum by (service) (tidelog_waiting_consumers_partitions{{{CLUSTER}}})",
-                    "{{service}}: consumers wait",
+                    "{{service}}: consumers waiting",
                 ),
             ],
         ),
-        happenings(
-            "Whom did leaders take out of ISRs, and why?",
-            "Now and then is a restart. Where a rate stays, look at that broker's disk, network "
-            "and event loop; `tidelog trace TOPIC/PARTITION` shows who comes and goes.",
+        event_bars(
+            "ISR shrinks by leader and cause",
+            "Replicas that leaders removed from ISRs. A single peak is a restart. If a rate "
+            "persists, check the disk, network and event loop of the follower; run `tidelog trace "
+            "TOPIC/PARTITION` for the order of events.",
             [
                 Query(
                     times("tidelog_isr_shrinks_total", CLUSTER, "service, cause") + " > 0",
@@ -250,9 +259,10 @@ def _effects() -> list[Panel]:
                 )
             ],
         ),
-        happenings(
-            "Whom did leaders take back?",
-            "As many as left, some time later: all is well again. Compare with the left.",
+        event_bars(
+            "ISR expansions by leader",
+            "Replicas that leaders added to ISRs again. Compare with the ISR shrinks at the left: "
+            "equal numbers mean that all followers recovered.",
             [Query(times("tidelog_isr_expands_total", CLUSTER, "service") + " > 0", "{{service}}")],
         ),
     ]
@@ -264,40 +274,41 @@ def _spark() -> list[Panel]:
     age = f"max by (query) (tidelog_spark_progress_age_seconds{{{CLUSTER}}})"
     return [
         rows(
-            "Which queries are furthest behind?",
-            "Now, by records that they have not read. Where the age grows the query hangs, and its "
-            "lag is older than that: look at its jobs in Spark's own interface.",
+            "Spark queries with the highest lag",
+            "Queries by the number of records that they have not read. If the age grows, the "
+            "query hangs and its lag is outdated: check its jobs in Spark's web UI.",
             [
                 Query(f"sum by (query) ({lag})", "records"),
-                Query(age, "age of its last progress"),
+                Query(age, "age of the last progress"),
             ],
             ["query"],
-            empty="no driver of Spark tells: see `watch` in the README",
+            empty="no Spark driver reports; see `watch` in the Spark guide",
             units=[NUMBER, SECONDS],
         ),
         graph(
-            "How many records has each query still to read?",
-            "Where it only grows, look whether its rows a second, at the right, can be raised: "
-            "more cores, or a higher maxOffsetsPerTrigger.",
+            "Spark query lag in records",
+            "Records that the query has not read. If the number only grows, raise the read rate: "
+            "add cores, or raise maxOffsetsPerTrigger.",
             [Query(f"sum by (query) ({lag})", "{{query}}")],
         ),
         graph(
-            "How many records does each query read?",
-            "Compare with what is written to its topics; it falls behind where that is more.",
+            "Spark records read per second",
+            "Records that the query reads. Compare with the records written to its topics: the "
+            "query falls behind if more are written.",
             [Query(per_second("tidelog_spark_rows_total", CLUSTER, "query"), "{{query}}")],
             RECORDS_PER_SECOND,
         ),
         graph(
-            "Since when has each query not progressed?",
-            "Longer than its micro-batches usually take: look at its jobs in Spark's own "
-            "interface, and run `tidelog explain` for partitions without a leader.",
+            "Time since the last progress by Spark query",
+            "Compare with the usual duration of a micro-batch. If it is longer, check the query's "
+            "jobs in Spark's web UI, and run `tidelog explain` for partitions without a leader.",
             [Query(age, "{{query}}")],
             SECONDS,
         ),
         graph(
-            "In which partitions is a query furthest behind?",
-            "All alike: the query is slow. One: look whether its keys are written more than "
-            "others.",
+            "Spark query lag by partition",
+            "The ten partitions with the highest lag. If all are alike, the query is slow. If one "
+            "stands out, check whether its keys are written more often than others.",
             [
                 Query(
                     f"topk(10, max by (query, topic, partition) ({lag}))",
@@ -305,9 +316,9 @@ def _spark() -> list[Panel]:
                 )
             ],
         ),
-        happenings(
-            "Which queries have failed?",
-            "Look into the driver's log for the error, which says what to do.",
+        event_bars(
+            "Failed Spark queries",
+            "Queries that ended with an error. Check the driver's log: the error says what to do.",
             [Query(times("tidelog_spark_failures_total", CLUSTER, "query") + " > 0", "{{query}}")],
         ),
     ]

@@ -1,4 +1,4 @@
-"""One topic, or several: who writes and reads it, how large is it, is it well?"""
+"""The topic dashboard: health, throughput and size of one topic or several."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def topic() -> dashboard.Dashboard:
     return new_dashboard(
         "tidelog-topic",
         "topic",
-        "Who writes and reads a topic, how large it is, and whether its partitions are well.",
+        "Health, throughput and size of the selected topics.",
         [TOPIC],
         [
-            ("Is it well?", _health()),
-            ("Who writes and reads it?", _data()),
-            ("How large is it?", _size()),
+            ("Health", _health()),
+            ("Throughput", _throughput()),
+            ("Size", _size()),
         ],
     )
 
@@ -40,59 +40,63 @@ def topic() -> dashboard.Dashboard:
 def _health() -> list[Panel]:
     return [
         number(
-            "How far is its worst replica behind?",
-            "Age of the oldest record that any follower of these topics lacks, among those that "
-            "have series. Run `tidelog explain TOPIC`.",
+            "Maximum replication lag",
+            "Age of the oldest record that any follower of these topics lacks, among replicas "
+            "that have a series. Run `tidelog explain TOPIC`.",
             f"max(tidelog_replication_lag_seconds{{{_TOPICS}}})",
             Steps(watch=5, bad=10),
             SECONDS,
         ),
         number(
-            "How many bytes are written a second?",
-            "By producers. Spread a topic that is too much for its leaders over more partitions.",
+            "Bytes written per second",
+            "Bytes from producers. If a topic is too much for its leaders, spread it over more "
+            "partitions.",
             per_second("tidelog_topic_bytes_total", f'{_TOPICS}, flow="produce"'),
             Steps(),
             BYTES_PER_SECOND,
         ),
         number(
-            "How many bytes are read a second?",
-            "By consumers. Below what is written, they fall behind: look at them.",
+            "Bytes read per second",
+            "Bytes to consumers. Compare with the bytes written: if fewer are read, consumers "
+            "fall behind.",
             per_second("tidelog_topic_bytes_total", f'{_TOPICS}, flow="fetch"'),
             Steps(),
             BYTES_PER_SECOND,
         ),
         number(
-            "How many records are written a second?",
-            "By producers. None where you expect some: look at the producers' errors.",
+            "Records written per second",
+            "Records from producers. If there are none and you expect some, check the errors of "
+            "the producers.",
             per_second("tidelog_topic_records_total", f'{_TOPICS}, flow="produce"'),
             Steps(),
             RECORDS_PER_SECOND,
         ),
         number(
-            "How many records are read a second?",
-            "By consumers. None where you expect some: run `tidelog explain TOPIC`.",
+            "Records read per second",
+            "Records to consumers. If there are none and you expect some, run `tidelog explain "
+            "TOPIC`.",
             per_second("tidelog_topic_records_total", f'{_TOPICS}, flow="fetch"'),
             Steps(),
             RECORDS_PER_SECOND,
         ),
         number(
-            "How large is it, with all its replicas?",
-            "Lower its retention if disks fill up.",
+            "Log size with all replicas",
+            "Bytes of all replicas. Lower the retention if disks fill up.",
             f"sum(tidelog_topic_log_size_bytes{{{_TOPICS}}})",
             Steps(),
             BYTES,
         ),
         rows(
-            "Which of its partitions are unwell, and how?",
-            "As the active controller sees them. Run `tidelog explain TOPIC/PARTITION`.",
+            "Unhealthy partitions",
+            "Partitions with their problem, as reported by the active controller. Run `tidelog "
+            "explain TOPIC/PARTITION`.",
             [Query(f"tidelog_cluster_unwell_partition{{{_TOPICS}}} == 1")],
             ["topic", "partition", "problem"],
             empty="none, if a controller is active",
         ),
         rows(
-            "Which of its replicas lag?",
-            "Those that have series of their own. Run `tidelog explain TOPIC/PARTITION` for the "
-            "reason.",
+            "Lagging replicas",
+            "Replicas that have a series. Run `tidelog explain TOPIC/PARTITION` for the reason.",
             [
                 Query(
                     "max by (topic, partition, follower) (tidelog_replication_lag_seconds"
@@ -106,36 +110,36 @@ def _health() -> list[Panel]:
                 ),
             ],
             ["topic", "partition", "follower"],
-            empty="none lags",
+            empty="no replica lags",
             units=[SECONDS, NUMBER],
         ),
     ]
 
 
-def _data() -> list[Panel]:
+def _throughput() -> list[Panel]:
     metrics = (
-        ("bytes", "tidelog_topic_bytes_total", BYTES_PER_SECOND),
-        ("records", "tidelog_topic_records_total", RECORDS_PER_SECOND),
+        ("Bytes", "tidelog_topic_bytes_total", BYTES_PER_SECOND),
+        ("Records", "tidelog_topic_records_total", RECORDS_PER_SECOND),
     )
     return [
         graph(
-            f"How many {what} are {done}?",
-            tells,
+            f"{what} {done} by topic",
+            description,
             [Query(per_second(metric, f'{_TOPICS}, flow="{flow}"', "topic"), "{{topic}}")],
             unit,
         )
         for what, metric, unit in metrics
-        for flow, done, tells in (
+        for flow, done, description in (
             (
                 "produce",
                 "written",
-                "By topic. Where it breaks off, look at what is refused, and at the producers.",
+                "From producers. If the rate drops, check the rejected requests and the producers.",
             ),
             (
                 "fetch",
                 "read",
-                "By topic. Where it stays below what is written, consumers fall behind: look at "
-                "them.",
+                "To consumers. If the rate stays below what is written, consumers fall behind: "
+                "check them.",
             ),
         )
     ]
@@ -146,21 +150,23 @@ def _size() -> list[Panel]:
     records = per_second("tidelog_topic_records_total", _TOPICS, "topic, flow")
     return [
         graph(
-            "How large is each topic?",
-            "With all its replicas. Where it is too much, lower retention_bytes or retention_ms.",
+            "Log size by topic",
+            "Bytes of all replicas. If a topic is too large, lower retention_bytes or "
+            "retention_ms.",
             [Query(f"sum by (topic) (tidelog_topic_log_size_bytes{{{_TOPICS}}})", "{{topic}}")],
             BYTES,
         ),
         graph(
-            "How large is each topic on each broker?",
-            "Where brokers differ much, its partitions or its keys are uneven: look at the "
-            "largest partitions.",
+            "Log size by topic and broker",
+            "If brokers differ much, the partitions or the keys are uneven: check the largest "
+            "partitions.",
             [Query(f"tidelog_topic_log_size_bytes{{{_TOPICS}}}", "{{topic}} on {{service}}")],
             BYTES,
         ),
         rows(
-            "Which partitions are the largest?",
-            "Where one outgrows its siblings, look at the producers' keys.",
+            "Largest partitions",
+            "The 20 largest partitions. If one outgrows the others of its topic, check the keys "
+            "of the producers.",
             [
                 Query(
                     "topk(20, max by (topic, partition) (tidelog_partition_log_size_bytes"
@@ -173,9 +179,8 @@ def _size() -> list[Panel]:
             units=[BYTES],
         ),
         graph(
-            "How large is a record?",
-            "Bytes divided by records: the size of a record. Where it jumps, look who writes "
-            "something else.",
+            "Record size",
+            "Bytes per record. If the size jumps, check which producer writes different records.",
             [Query(f"{size} / {records}", "{{topic}} {{flow}}")],
             BYTES,
         ),
