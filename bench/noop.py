@@ -56,8 +56,8 @@ async def noop_server() -> AsyncIterator[str]:
 
 
 async def ceiling_mb_per_second(address: str, message_bytes: int, seconds: float) -> float:
-    """10^6 bytes a second of messages of one size, `IN_FLIGHT` at a time, from this process to the
-    server's."""
+    """Returns 10^6 bytes per second of messages of one size, sent to the server with `IN_FLIGHT`
+    at a time."""
     message = bytes(message_bytes)
     async with open_channel(address) as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)

@@ -52,8 +52,8 @@ READY_TIMEOUT_S = 120.0
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`data_mb`: 10^6 bytes of records, before replication.
-    `rate`: produces a second.
-    `throttle_mb`: 10^6 bytes a second for each broker.
+    `rate`: produces per second.
+    `throttle_mb`: 10^6 bytes per second for each broker.
     `quiet_s`: the time before anything is added."""
 
     runs: int

@@ -72,8 +72,10 @@ def copied_bytes(
 
 
 def peaks(samples: Sequence[Sample], throttle: int) -> tuple[float, float]:
-    """Over all intervals between two samples: the bytes a second of the broker that received most,
-    and the ratio to what throttle and load let it receive: at most the whole load."""
+    """Returns two maxima over all intervals between samples.
+
+    The first is the highest rate at which a broker received, in bytes per second. The second is the
+    ratio of that to what the throttle and the load allow: at most the whole load."""
     fastest = most = 0.0
     for earlier, later in pairwise(samples):
         seconds = later.at_s - earlier.at_s

@@ -57,7 +57,7 @@ def consuming(bootstrap: str, topic: str, records: int) -> list[str]:
 
 
 def fetched_per_second(output: str) -> float:
-    """Records a second of the consuming tool, without the time of group balancing."""
+    """Records per second of the consuming tool, without the time of group balancing."""
     lines = [line for line in output.splitlines() if line.count(",") >= 9]
     rows = list(csv.DictReader(lines, skipinitialspace=True))
     if not rows:

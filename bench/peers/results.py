@@ -4,7 +4,7 @@
 The file holds `machine`; `form` and `settings`, as requested; `set_up`: releases and settings of
 all peers, as texts; `results`: the rows of the table, a list of `name`, `value`, `unit`, `wanted`
 (the bound, as a text) and `met` (null where there is no bound); `not_met`: names of results beyond
-their bounds; `ceilings`: for each round, C in 10^6 bytes a second; `done`: each piece of work of
+their bounds; `ceilings`: for each round, C in 10^6 bytes per second; `done`: each piece of work of
 each peer in each round, with `work`, `peer`, `round` and its `figures`."""
 
 from __future__ import annotations

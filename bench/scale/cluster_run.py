@@ -38,7 +38,7 @@ PROFILES = Path("out/profiles")
 # A sampled process is slow, and must not lose its lease.
 PROFILED_LEASE_S = 30
 POLL_S = 0.5
-# A client that writes meanwhile: records a second, and for how long before and after the SIGKILL.
+# A client that writes meanwhile: records per second, and for how long before and after the SIGKILL.
 LOAD_RATE = 50.0
 BEFORE_S = 1.5
 AFTER_S = 4.0

@@ -71,7 +71,7 @@ def rates(readings: Sequence[Reading], source: str, way: str) -> list[float]:
 
 
 def ratios(readings: Sequence[Reading], way: str) -> list[float]:
-    """By pair, Tidelog's rows a second divided by Kafka's."""
+    """By pair, Tidelog's rows per second divided by Kafka's."""
     pairs = zip(rates(readings, TIDELOG, way), rates(readings, KAFKA, way), strict=True)
     return [ours / theirs for ours, theirs in pairs]
 

@@ -38,7 +38,7 @@ class Bed:
         self._topics = 0
 
     async def ceiling(self, seconds: float, message_bytes: int = MESSAGE_BYTES) -> float:
-        """10^6 bytes a second, also by the process that produces."""
+        """10^6 bytes per second, also by the process that produces."""
         return await self.producer.call(
             ceiling_mb_per_second, self._noop_address, message_bytes, seconds
         )

@@ -18,7 +18,7 @@ WANTED_MEMORY_MB = 200.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`ceiling`, `mb_per_second`: 10^6 bytes a second of values before compression.
+    """`ceiling`, `mb_per_second`: 10^6 bytes per second of values before compression.
     `ratio`: the median of pairs.
     `..._cpu_s_per_gb`: processor seconds, of the producing process, and of all brokers."""
 

@@ -10,7 +10,7 @@ from bench.suite.settings import Settings
 CLUSTER_S = 6.0
 TOPIC_S = 0.4
 FOLLOWING_S = 1.7
-# The write and read rates of a machine with two cores, 10^6 bytes a second.
+# The write and read rates of a machine with two cores, 10^6 bytes per second.
 WRITES_MB, READS_MB, READS_RECORDS_MB = 60.0, 300.0, 80.0
 # For a real cluster, beyond fixed waits; for each 1,000 partitions.
 SIZE_S, SIZE_S_EACH_1000 = 32.0, 17.0

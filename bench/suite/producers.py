@@ -141,7 +141,7 @@ async def one_in_flight(
 async def many_in_flight(
     bootstrap: str, topic: str, partitions: int, in_flight: int, seconds: float
 ) -> tuple[float, list[float]]:
-    """Records a second, and the latency of each in milliseconds, sorted.
+    """Records per second, and the latency of each in milliseconds, sorted.
 
     The given number is in flight. Each record is replaced, when it is acknowledged, by one for a
     random partition, as a key would choose it. Round-robin would make bunches: the records that one

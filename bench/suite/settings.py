@@ -14,7 +14,7 @@ class Settings:
     `repeats`: of each value that is measured in turn with another.
     `..._s`: the duration of one measurement; `settle_s`: until written data are on the disk.
     `read_mb`: the size of the backlog that consumers read.
-    `rates`: records a second of open loops.
+    `rates`: records per second of open loops.
     `sizes`: partitions of real clusters, `alone_sizes` of a controller alone.
     `profile`: whether py-spy samples each step of these clusters into out/profiles, which slows
     them down."""

@@ -15,7 +15,7 @@ from console.console import Console
 from integration.waiting import until
 from tidelog_runtime.local.cluster import LocalCluster
 
-# The throttle of a broker, in bytes a second: a copy takes minutes.
+# The throttle of a broker, in bytes per second: a copy takes minutes.
 SLOWLY = 1_024
 RECORDS = 64
 VALUE = "spray" * 1_600

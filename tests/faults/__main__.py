@@ -34,7 +34,7 @@ from tidelog_runtime.local import ClusterError
 OUT = Path("out/faults.json")
 # A partial proof does not replace the file of a full one.
 PARTIAL_OUT = Path("out/faults.partial.json")
-# Records a second: three runs of six minutes acknowledge more than two million.
+# Records per second: three runs of six minutes acknowledge more than two million.
 RATE = 2_800
 LOCAL_RATE = 1_200
 SECONDS_A_MINUTE = 60
@@ -192,7 +192,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=FULL_RUNS)
     parser.add_argument("--seed", type=int, help="of the plan; a new one by default")
     parser.add_argument("--only", default="", metavar="NAME", help="one kind, story, or mixed")
-    parser.add_argument("--rate", type=int, help="records a second")
+    parser.add_argument("--rate", type=int, help="records per second")
     parser.add_argument(
         "--out", type=Path, help=f"instead of {OUT}, or {PARTIAL_OUT} of less than a full proof"
     )

@@ -48,7 +48,7 @@ READY = "writing"
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
     """`routes`: where to connect instead of each advertised address.
-    `rate`: records a second in all.
+    `rate`: records per second in all.
     Every producer writes to every partition: otherwise a repeated write after a failover would land
     at the offset of a record that was lost, and hide the loss."""
 

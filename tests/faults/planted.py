@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m faults.planted", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PLANTED, default=list(PLANTED))
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of each run")
-    parser.add_argument("--rate", type=int, default=1_200, help="records a second")
+    parser.add_argument("--rate", type=int, default=1_200, help="records per second")
     parser.add_argument("--out", type=Path, help=f"instead of {OUT}, or {PARTIAL_OUT} of some")
     options = parser.parse_args(argv)
     began_s = time.monotonic()

@@ -19,7 +19,7 @@ class TcpProxy:
         self.address = ""
         # The delay of each chunk, in both directions.
         self.delay_seconds = 0.0
-        # The bytes a second of the server's answers, for each connection; 0: unlimited.
+        # The bytes per second of the server's answers, for each connection; 0: unlimited.
         self.bytes_per_second = 0
         # Replaces these bytes of the server's answers by others of the same length.
         self.garbles: tuple[bytes, bytes] | None = None

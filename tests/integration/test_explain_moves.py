@@ -62,7 +62,7 @@ async def topic_of(cluster: LocalCluster, topic: str, *replicas: list[int]) -> N
 
 @asynccontextmanager
 async def writing(cluster: LocalCluster, topic: str) -> AsyncIterator[None]:
-    """Writes about a hundred kilobytes a second to partition 0."""
+    """Writes about a hundred kilobytes per second to partition 0."""
 
     async def write_on() -> None:
         async with Producer(cluster.bootstrap, acks=Acks.LEADER, idempotent=False) as producer:

@@ -120,7 +120,7 @@ class Admission(HandlerWrapper):
         return peer
 
     def _log_rejection(self, error: TidelogError, peer: str) -> None:
-        """Logs at intervals, because a client may try thousands of times a second."""
+        """Logs at intervals, because a client may try thousands of times per second."""
         now = time.monotonic()
         code = error.code.name
         if now - self._logged_at.get(code, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:

@@ -34,12 +34,12 @@ RING_CAPACITY = 20_000
 # Bound on the queue of a follower that does not keep up with the ring.
 MAX_QUEUED_FOR_FOLLOWER = 5_000
 # A slice takes about half a millisecond. The pause between two leaves nine tenths of the processor
-# to the work that is reported. Ten thousand lines a second are enough to follow an incident.
+# to the work that is reported. Ten thousand lines per second are enough to follow an incident.
 MAX_LINES_PER_SLICE = 50
 MAX_KEPT_PER_SLICE = 100
 PAUSE_SECONDS = 0.005
 # A slice that is late by this much runs on an overloaded loop. The other work takes precedence
-# then, and about a thousand lines a second are written until the load ends.
+# then, and about a thousand lines per second are written until the load ends.
 LATE_SECONDS = 0.005
 BUSY_PAUSE_SECONDS = 0.05
 # Some stages for each of 100,000 partitions. A batch beyond this bound is not kept at all.

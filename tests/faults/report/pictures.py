@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 def throughput(points: Sequence[Point], spans: Sequence[Span], begin_s: float) -> str:
-    """Records a second. `begin_s`: the zero of the run's clock."""
+    """Records per second. `begin_s`: the zero of the run's clock."""
     seconds = [point.second - begin_s for point in points]
     line = Line("records a second", "#1f6feb", [point.records for point in points])
     return chart("Acknowledged records a second", seconds, [line], spans)
