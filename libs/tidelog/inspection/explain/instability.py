@@ -238,7 +238,7 @@ _TO_CONNECT = (
 
 _TO_CORRECT_THE_STORE = (
     "Correct what it follows from: leases end while the metadata store does not answer, and "
-    "whatever leaderships change."
+    "leaderships change."
 )
 _TO_CORRECT_BROKERS = (
     "Correct what is wrong with {who}: partitions get other leaders each time that it leads and "

@@ -106,7 +106,7 @@ LEADERLESS = gauge(
 OUT_OF_SERVICE = gauge(
     "tidelog_broker_out_of_service_replicas",
     "Replicas here that are damaged, and neither lead nor follow before they are repaired.",
-    "Check replica_damaged in this broker's log, and the disk if it lasts.",
+    "Check replica_damaged in this broker's log, and check the disk if it lasts.",
 )
 UNDER_REPLICATED = gauge(
     "tidelog_broker_under_replicated_partitions",

@@ -102,7 +102,7 @@ REQUEST_DURATION = histogram(
     "Time until a request was answered, waits for replicas, disk and new records included; a "
     "fetch that ends without any record counts as `..._idle`.",
     "Compare acks=all with acks=leader: the difference is replication. Then check "
-    "tidelog_event_loop_lag_seconds and at the disk.",
+    "tidelog_event_loop_lag_seconds and the disk.",
     buckets=REQUEST_BUCKETS,
     labels=("request", "acks"),
 )

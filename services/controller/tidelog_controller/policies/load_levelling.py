@@ -21,7 +21,7 @@ Path = list[tuple[int, int, int]]
 
 
 class TransferKind(enum.IntEnum):
-    """What the transfer of a item means.
+    """What the transfer of an item means.
 
     The first two cost nothing and are tried first. FOLLOWED comes before LED if the takers hold
     equally many.
