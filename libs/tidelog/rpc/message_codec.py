@@ -209,7 +209,9 @@ def _wire_names(kind: type) -> dict[str, str]:
 
 def _defaults(kind: Any) -> Mapping[str, Any]:
     if dataclasses.is_dataclass(kind):
-        return {f.name: f.default for f in dataclasses.fields(kind)}
+        fields = dataclasses.fields(kind)
+        # A field that has none and that the message lacks fails where it is read.
+        return {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
     defaults: Mapping[str, Any] = kind._field_defaults
     return defaults
 

@@ -171,3 +171,16 @@ def test_given_fields_and_defaults_take_the_place_of_what_a_message_lacks() -> N
     )
     value = from_wire(wire, admin.ResizedTopic, partitions=wire.added)
     assert value == admin.ResizedTopic(2, 7, (), ((1, 2),), ())
+
+
+@dataclasses.dataclass(frozen=True)
+class Renamed:
+    """A value whose field the message does not have."""
+
+    no_such_field: int
+
+
+def test_a_field_that_the_message_lacks_is_an_error_where_it_is_read() -> None:
+    with pytest.raises(KeyError, match="no_such_field"):
+        from_wire(pb.StoreHealth(), Renamed)
+    assert from_wire(pb.StoreHealth(), Renamed, no_such_field=3) == Renamed(3)
