@@ -6,10 +6,10 @@ Replicas in the ISR are never slowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from tidelog.model import TopicPartition
+from tidelog.model import Batch, TopicPartition
 from tidelog_broker.core.fetch_messages import ReplicaFetchEntry
 from tidelog_broker.core.partition.exchange import FetchPosition
 from tidelog_broker.core.partition.partition import Partition
@@ -172,6 +172,6 @@ class AddedReplicas:
             entries.append(ReplicaFetchEntry(key, position, max_bytes))
         return entries
 
-    def received(self, partition: Partition, size: int) -> None:
+    def received(self, partition: Partition, batches: Sequence[Batch]) -> None:
         if partition.key in self._partitions:
-            self._throttle.received(partition, size)
+            self._throttle.received(partition, sum(len(batch.records) for batch in batches))

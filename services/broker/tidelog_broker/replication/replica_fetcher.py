@@ -372,7 +372,7 @@ class ReplicaFetcher:
             self.digests.note(partition)
             if self._context.disk:
                 self._context.disk.took(partition.key, "written")
-        self._added.received(partition, sum(len(batch.records) for batch in answer.batches))
+        self._added.received(partition, answer.batches)
 
     def _handle_error(
         self, partition: Partition, asked: FetchPosition, result: ReplicaFetchResult
