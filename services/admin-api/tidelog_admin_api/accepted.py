@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import Body, Response
 
 from tidelog import admin_messages
-from tidelog_admin_api.bodies.operations import BegunOperation, OperationRequest
+from tidelog_admin_api.bodies.operation_bodies import BegunOperation, OperationRequest
 from tidelog_admin_api.preconditions import etag
 from tidelog_admin_api.problems import CHANGE_PROBLEMS
 

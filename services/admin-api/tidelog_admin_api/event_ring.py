@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tidelog.client.event_streams import Silent
 from tidelog.state_changes.event import StateChange
-from tidelog_admin_api.bodies.events import event_object
+from tidelog_admin_api.bodies.event_bodies import event_object
 from tidelog_admin_api.event_messages import event_id, message
 
 MAX_KEPT_EVENTS = 20_000

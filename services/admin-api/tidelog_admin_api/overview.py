@@ -18,7 +18,7 @@ from tidelog.inspection.explain.causes import SEVERITIES
 from tidelog.inspection.model import Explanation
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.topic import is_internal
-from tidelog_admin_api.bodies.cluster import (
+from tidelog_admin_api.bodies.cluster_bodies import (
     BrokerLoad,
     Controller,
     FindingSummary,

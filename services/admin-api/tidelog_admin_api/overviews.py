@@ -18,7 +18,7 @@ from tidelog.client.descriptions import ClusterDescription, TopicDescription
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Scope
 from tidelog.rpc.status import UnreachableError
-from tidelog_admin_api.bodies.cluster import Overview, OverviewPart, PartitionMap
+from tidelog_admin_api.bodies.cluster_bodies import Overview, OverviewPart, PartitionMap
 from tidelog_admin_api.overview import TopicFigures, figures_of, map_of, overview_of
 from tidelog_runtime.clock import Clock
 

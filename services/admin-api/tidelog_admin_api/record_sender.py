@@ -15,7 +15,7 @@ from tidelog.client.open_batches import record_bytes
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks
 from tidelog.record_batch import Headers
-from tidelog_admin_api.bodies.records import RecordToSend
+from tidelog_admin_api.bodies.record_bodies import RecordToSend
 
 # How long accepted records are still sent when the gateway stops.
 FLUSH_TIMEOUT_MS = 2_000

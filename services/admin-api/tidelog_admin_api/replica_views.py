@@ -14,7 +14,7 @@ from tidelog.inspection.replica_reports import (
     progress_of,
     replicas_by_partition,
 )
-from tidelog_admin_api.bodies.partitions import (
+from tidelog_admin_api.bodies.partition_bodies import (
     Partition,
     PartitionLog,
     PartitionWithReplicas,

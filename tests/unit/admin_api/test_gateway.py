@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from tidelog.caller_limits import GATEWAY_LIMITS
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_admin_api.app import ROUTERS
-from tidelog_admin_api.bodies.records import MAX_TIMESTAMP_MS
+from tidelog_admin_api.bodies.record_bodies import MAX_TIMESTAMP_MS
 from tidelog_admin_api.limits import Usage
 from tidelog_runtime.telemetry.metrics.service_catalogue import CLIENT_REJECTIONS
 from unit.admin_api.fakes import FakeAdmin, FakeCluster, broker, client_of

@@ -10,7 +10,7 @@ from tidelog.admin_messages import Progress
 from tidelog.client.descriptions import TopicDescription
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Finding
-from tidelog_admin_api.bodies.cluster import OverviewPart
+from tidelog_admin_api.bodies.cluster_bodies import OverviewPart
 from tidelog_admin_api.overview import MAX_UNWELL, figures_of, overview_of
 from tidelog_admin_api.overviews import FIRST_ANSWER_MS
 from unit.admin_api.fakes import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.model import Record
 from tidelog_admin_api import entry_counter, event_messages, record_encoding
-from tidelog_admin_api.bodies.records import (
+from tidelog_admin_api.bodies.record_bodies import (
     BYTES_PER_ITEM,
     MAX_PAGE_ENTRIES,
     ProduceRequest,

@@ -10,7 +10,7 @@ import pytest
 from tidelog.client.delivery import Delivery
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Acks, OnDamage, Record, TopicPartition
-from tidelog_admin_api.bodies.records import RecordToSend
+from tidelog_admin_api.bodies.record_bodies import RecordToSend
 from tidelog_admin_api.problems import ProblemError
 from tidelog_admin_api.record_reader import (
     HEADER_BYTES,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.phrases import PREFERRED_RETURN
-from tidelog_admin_api.bodies.brokers import MaintenanceRequest
+from tidelog_admin_api.bodies.broker_bodies import MaintenanceRequest
 from tidelog_controller.controller_config import ControllerConfig
 
 REPOSITORY = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
 from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, accepted_answer
 from tidelog_admin_api.bodies.base import AnswerBody
-from tidelog_admin_api.bodies.brokers import (
+from tidelog_admin_api.bodies.broker_bodies import (
     Broker,
     BrokerPage,
     BrokerProcess,
@@ -27,8 +27,8 @@ from tidelog_admin_api.bodies.brokers import (
     RestartCheckPage,
     RestartFinding,
 )
-from tidelog_admin_api.bodies.leaders import LeaderResult, leader_results
-from tidelog_admin_api.bodies.operations import BegunOperation
+from tidelog_admin_api.bodies.leader_bodies import LeaderResult, leader_results
+from tidelog_admin_api.bodies.operation_bodies import BegunOperation
 from tidelog_admin_api.dependencies import AskAdmin, AskStates
 from tidelog_admin_api.paging import Key, PagingQuery, page_of
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, BrokerId, DryRun, TimeoutMs

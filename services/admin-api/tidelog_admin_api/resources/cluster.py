@@ -12,7 +12,7 @@ from tidelog.client.departed_brokers import describe_with_departed_brokers
 from tidelog.inspection.gateway_reports import known_gateways, state_of
 from tidelog.inspection.model import LEAST_ANSWER_MS, Scope, StateRequest
 from tidelog.rpc.status import UnreachableError
-from tidelog_admin_api.bodies.cluster import (
+from tidelog_admin_api.bodies.cluster_bodies import (
     AnnouncedGateway,
     Cluster,
     Explanation,

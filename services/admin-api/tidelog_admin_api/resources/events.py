@@ -13,7 +13,7 @@ from starlette.types import Scope as AsgiScope
 
 from tidelog.state_changes.event import Kind
 from tidelog_admin_api.bodies.base import MAX_INT64
-from tidelog_admin_api.bodies.events import EventList, event_list
+from tidelog_admin_api.bodies.event_bodies import EventList, event_list
 from tidelog_admin_api.dependencies import AskEvents, AskGateway, AskTimelines
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.event_hub import END, MISSED, Bound, TellsEvents

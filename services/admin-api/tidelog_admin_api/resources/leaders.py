@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Response
 
 from tidelog.admin_messages import LeaderChange
 from tidelog.model import TopicPartition
-from tidelog_admin_api.bodies.leaders import (
+from tidelog_admin_api.bodies.leader_bodies import (
     ElectPreferredRequest,
     LeaderResults,
     MoveLeadersRequest,

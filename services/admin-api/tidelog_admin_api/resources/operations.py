@@ -16,7 +16,7 @@ from tidelog_admin_api.accepted import (
     accepted_answer,
     set_operation_headers,
 )
-from tidelog_admin_api.bodies.operations import (
+from tidelog_admin_api.bodies.operation_bodies import (
     BegunOperation,
     CancelledOperation,
     MoveProgress,

@@ -15,8 +15,8 @@ from tidelog.inspection.model import StateRequest
 from tidelog.inspection.replica_reports import Replicas, replicas_by_partition
 from tidelog.model import MAX_INT32
 from tidelog_admin_api.bodies.base import MAX_INT64
-from tidelog_admin_api.bodies.events import EventList, event_list
-from tidelog_admin_api.bodies.partitions import PartitionPage, PartitionWithReplicas
+from tidelog_admin_api.bodies.event_bodies import EventList, event_list
+from tidelog_admin_api.bodies.partition_bodies import PartitionPage, PartitionWithReplicas
 from tidelog_admin_api.dependencies import AskAdmin, AskStates, AskTimelines
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.paging import PagingQuery, page_of

@@ -13,7 +13,7 @@ from tidelog.errors import TidelogError
 from tidelog.model import OnDamage, TopicPartition
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.problem import FieldError
-from tidelog_admin_api.bodies.records import (
+from tidelog_admin_api.bodies.record_bodies import (
     ACKS,
     MAX_RECORDS,
     MAX_TIMESTAMP_MS,

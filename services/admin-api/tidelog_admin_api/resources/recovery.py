@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog_admin_api.bodies.base import PartitionNumber
-from tidelog_admin_api.bodies.recovery import (
+from tidelog_admin_api.bodies.recovery_bodies import (
     RecoverRequest,
     Recovery,
     RecoveryPage,

@@ -14,7 +14,7 @@ from tidelog.client.scrubbing import scrubbed_brokers
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.problem import Failure, failure_of, unreachable_failure
-from tidelog_admin_api.bodies.scrub import (
+from tidelog_admin_api.bodies.scrub_bodies import (
     BrokerScrub,
     BrokerScrubPage,
     BrokerScrubs,

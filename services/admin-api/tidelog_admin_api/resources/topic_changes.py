@@ -8,8 +8,8 @@ from fastapi import APIRouter, Response
 
 from tidelog.client import Admin
 from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, accepted_answer
-from tidelog_admin_api.bodies.operations import BegunOperation
-from tidelog_admin_api.bodies.topics import (
+from tidelog_admin_api.bodies.operation_bodies import BegunOperation
+from tidelog_admin_api.bodies.topic_bodies import (
     AlteredConfig,
     ConfigRequest,
     FactorOfSeveralRequest,

@@ -16,7 +16,7 @@ from tidelog.client.descriptions import TopicDescription
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.topic import is_internal
-from tidelog_admin_api.bodies.topics import (
+from tidelog_admin_api.bodies.topic_bodies import (
     ConfigEntry,
     CreatedTopic,
     CreateTopicRequest,

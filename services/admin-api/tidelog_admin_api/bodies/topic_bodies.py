@@ -19,7 +19,7 @@ from tidelog_admin_api.bodies.base import (
     documented,
     example,
 )
-from tidelog_admin_api.bodies.operations import OperationRequest
+from tidelog_admin_api.bodies.operation_bodies import OperationRequest
 
 MAX_REPLICAS = 1_000
 MAX_CONFIG_KEYS = 100

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tidelog_admin_api.bodies.base import AnswerBody, BrokerId, RequestBody
-from tidelog_admin_api.bodies.brokers import MAX_BROKERS
+from tidelog_admin_api.bodies.broker_bodies import MAX_BROKERS
 from tidelog_admin_api.bodies.problem import Failure
 
 _STATUS: JsonDict = {

@@ -13,8 +13,8 @@ from tidelog_admin_api.bodies.base import (
     documented,
     example,
 )
-from tidelog_admin_api.bodies.leaders import LeaderResult
-from tidelog_admin_api.bodies.operations import OperationRequest
+from tidelog_admin_api.bodies.leader_bodies import LeaderResult
+from tidelog_admin_api.bodies.operation_bodies import OperationRequest
 
 MAX_BROKERS = 1_000
 
