@@ -2,8 +2,8 @@
 states in, findings out.
 
 `causes` defines the words. Problems of a partition (`partitions`, `elections`) are traced to
-problems of a broker, the controller or the store (`replicas`, `control`, `store`). Each root is
-reported once, with all its effects (`roots`, `findings`). Nothing is guessed: a finding says so
+problems of a broker, the controller or the store (`replicas`, `controllers`, `store`). Each root is
+reported once, with all its effects (`root_causes`, `findings`). Nothing is guessed: a finding says so
 if no service reports the reason.
 """
 
