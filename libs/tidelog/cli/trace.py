@@ -148,20 +148,20 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
             )
         except UnreachableError as error:
             raise nobody_answers(error.reason) from error
-        told = [*read.events, *gathered.events]
+        events = [*read.events, *gathered.events]
         try:
-            await streams.require_known(scope, told)
+            await streams.require_known(scope, events)
         except TidelogError:
             _note_sources(gathered, read)
             raise
-        lives = lives_in(told, scope, gathered.memories)
+        lives = lives_in(events, scope, gathered.memories)
         _show(lives, scope, as_json=session.as_json)
         _note_sources(gathered, read)
         _note_reach(gathered, lives, scope)
         if not lives and not follow:
             write_note(_nothing_found(scope))
         if follow:
-            await _follow(streams, told, scope, as_json=session.as_json)
+            await _follow(streams, events, scope, as_json=session.as_json)
     return ExitStatus.DONE
 
 
@@ -204,7 +204,7 @@ def _note_reach(gathered: Gathered, lives: Sequence[ChangeTrace], scope: TraceSc
     service, remembers_ms = max(gathered.memories.items(), key=lambda m: m[1], default=("", 0))
     if remembers_ms <= scope.since_ms:
         return
-    if not scope.topic or not trace_view.is_told_from(lives, remembers_ms):
+    if not scope.topic or not trace_view.includes_creation(lives, remembers_ms):
         write_note(trace_view.reach_note(service, remembers_ms))
 
 
@@ -229,16 +229,16 @@ async def _follow(
     since_ms = max(scope.since_ms, newest_ms - FOLLOW_OVERLAP_MS)
     async with aclosing(streams.follow(scope._replace(since_ms=since_ms))) as batches:
         async for batch in batches:
-            for told in batch:
-                if isinstance(told, Silent):
-                    write_note(f"{told.address}: {told.problem}")
-                elif told.identity not in known and involved.takes(told):
-                    _write_event(told, as_json=as_json)
+            for event in batch:
+                if isinstance(event, Silent):
+                    write_note(f"{event.address}: {event.problem}")
+                elif event.identity not in known and involved.takes(event):
+                    _write_event(event, as_json=as_json)
             sys.stdout.flush()
 
 
-def _write_event(told: StateChange, *, as_json: bool) -> None:
+def _write_event(event: StateChange, *, as_json: bool) -> None:
     from tidelog.cli import trace_view
     from tidelog.state_changes.json_form import to_object
 
-    write_line(json_line(to_object(told)) if as_json else trace_view.event_line(told))
+    write_line(json_line(to_object(event)) if as_json else trace_view.event_line(event))

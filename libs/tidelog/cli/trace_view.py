@@ -56,19 +56,19 @@ def story_lines(life: ChangeTrace) -> Iterator[str]:
 
 
 def headline(life: ChangeTrace) -> str:
-    told = life.headline
-    words = [format_time(life.began_ms), told.kind.value, *_about(told, life.cause)]
-    if told.controller_epoch != NO_EPOCH:
-        words.append(f"controller epoch {told.controller_epoch}")
-    return "  ".join([*words, *_decided(told.leader_epoch, life.revision, life.change_id)])
+    event = life.headline
+    words = [format_time(life.began_ms), event.kind.value, *_about(event, life.cause)]
+    if event.controller_epoch != NO_EPOCH:
+        words.append(f"controller epoch {event.controller_epoch}")
+    return "  ".join([*words, *_decided(event.leader_epoch, life.revision, life.change_id)])
 
 
-def _about(told: StateChange, cause: Cause, subject: str = "") -> Iterator[str]:
+def _about(event: StateChange, cause: Cause, subject: str = "") -> Iterator[str]:
     """Yields the subject (or all partitions of the change), the broker, and the cause."""
-    if told.topic:
-        yield subject or _subject(told)
-    if told.broker != NO_BROKER:
-        yield _broker(told)
+    if event.topic:
+        yield subject or _subject(event)
+    if event.broker != NO_BROKER:
+        yield _broker(event)
     if cause is not Cause.NONE:
         yield f"because {cause.value}"
 
@@ -83,35 +83,35 @@ def _decided(leader_epoch: int, revision: int, change_id: str) -> Iterator[str]:
         yield f"change {change_id}"
 
 
-def _subject(told: StateChange) -> str:
-    return told.topic if told.partition == NO_PARTITION else f"{told.topic}/{told.partition}"
+def _subject(event: StateChange) -> str:
+    return event.topic if event.partition == NO_PARTITION else f"{event.topic}/{event.partition}"
 
 
-def _broker(told: StateChange) -> str:
-    epoch = f" (broker epoch {told.broker_epoch})" if told.broker_epoch != NO_REVISION else ""
-    return f"broker {told.broker}{epoch}"
+def _broker(event: StateChange) -> str:
+    epoch = f" (broker epoch {event.broker_epoch})" if event.broker_epoch != NO_REVISION else ""
+    return f"broker {event.broker}{epoch}"
 
 
 def _part_lines(life: ChangeTrace, part: Part) -> Iterator[str]:
     if (part.kind, part.broker) != (life.headline.kind, life.headline.broker):
         about = f" of {_broker(part.stages[0])}" if part.is_late else _of_broker(part.broker)
         yield f"    {'later, by a full state: ' if part.is_late else ''}{part.kind.value}{about}"
-    for told in part.stages:
-        yield _stage_line(life, told)
+    for event in part.stages:
+        yield _stage_line(life, event)
 
 
 def _of_broker(broker: int) -> str:
     return f" of broker {broker}" if broker != NO_BROKER else ""
 
 
-def _stage_line(life: ChangeTrace, told: StateChange) -> str:
-    elapsed = elapsed_text(life.since_requested_ms(told)).rjust(_ELAPSED_WIDTH)
-    line = f"{elapsed}  {told.service.ljust(_SERVICE_WIDTH)}  {told.stage.value}"
-    if told.cause not in (Cause.NONE, life.cause):
-        line += f", because {told.cause.value}"
+def _stage_line(life: ChangeTrace, event: StateChange) -> str:
+    elapsed = elapsed_text(life.since_requested_ms(event)).rjust(_ELAPSED_WIDTH)
+    line = f"{elapsed}  {event.service.ljust(_SERVICE_WIDTH)}  {event.stage.value}"
+    if event.cause not in (Cause.NONE, life.cause):
+        line += f", because {event.cause.value}"
     # Details of the headline are not repeated.
     said = life.headline.details
-    news = {name: value for name, value in told.details.items() if said.get(name) != value}
+    news = {name: value for name, value in event.details.items() if said.get(name) != value}
     details = _details(news)
     return f"{line}  {details}" if details else line
 
@@ -167,11 +167,11 @@ def condensed_lines(lives: Sequence[ChangeTrace]) -> list[str]:
     """Returns one line for each change with all its partitions, in the order of `lives`."""
     groups: dict[tuple[object, ...], list[ChangeTrace]] = {}
     for number, life in enumerate(lives):
-        told = life.headline
+        event = life.headline
         key: tuple[object, ...] = (number,)
         if life.change_id:
             # One transaction may elect leaders for one partition and none for another.
-            key = (life.change_id, told.topic, told.kind, life.cause)
+            key = (life.change_id, event.topic, event.kind, life.cause)
         groups.setdefault(key, []).append(life)
     return [_condensed(group) for group in groups.values()]
 
@@ -195,7 +195,7 @@ def _condensed(group: Sequence[ChangeTrace]) -> str:
 def _subjects(heads: Sequence[StateChange]) -> str:
     if len(heads) == 1:
         return _subject(heads[0])
-    numbers = sorted(told.partition for told in heads)
+    numbers = sorted(event.partition for event in heads)
     named = ",".join(map(str, numbers[:MAX_NAMED_PARTITIONS]))
     more = len(numbers) - MAX_NAMED_PARTITIONS
     return f"{heads[0].topic}/{named}" + (f" and {more} more" if more > 0 else "")
@@ -223,11 +223,11 @@ def _outcome(group: Sequence[ChangeTrace]) -> str:
 def _why_failed(failed: Sequence[ChangeTrace]) -> str:
     """Returns causes of the failure that differ from the cause of the request."""
     causes = {
-        told.cause: None
+        event.cause: None
         for life in failed
         for part in life.parts
-        for told in part.stages
-        if told.stage is Stage.FAILED and told.cause not in (Cause.NONE, life.cause)
+        for event in part.stages
+        if event.stage is Stage.FAILED and event.cause not in (Cause.NONE, life.cause)
     }
     return f" because {', '.join(cause.value for cause in causes)}" if causes else ""
 
@@ -236,17 +236,17 @@ def _only_acks(gaps: Sequence[Gap]) -> bool:
     return all(gap.missing is Stage.ACKNOWLEDGED for gap in gaps)
 
 
-def event_line(told: StateChange) -> str:
+def event_line(event: StateChange) -> str:
     """Formats one stage by itself, as it arrives."""
-    words = [format_time(told.time_ms), told.service.ljust(_SERVICE_WIDTH), told.kind.value]
-    words.append(told.stage.value)
-    if told.duration_ms >= 0:
-        words.append(elapsed_text(told.duration_ms))
+    words = [format_time(event.time_ms), event.service.ljust(_SERVICE_WIDTH), event.kind.value]
+    words.append(event.stage.value)
+    if event.duration_ms >= 0:
+        words.append(elapsed_text(event.duration_ms))
     words += [
-        *_about(told, told.cause),
-        *_decided(told.leader_epoch, told.revision, told.change_id),
+        *_about(event, event.cause),
+        *_decided(event.leader_epoch, event.revision, event.change_id),
     ]
-    details = _details(told.details)
+    details = _details(event.details)
     return "  ".join([*words, details] if details else words)
 
 
@@ -262,7 +262,7 @@ def document(life: ChangeTrace) -> dict[str, Any]:
             if name in ("kind", "cause", "topic", "topic_id", "partition", "broker")
         },
         "failed": life.is_failed,
-        "stages": [to_object(told) for part in life.parts for told in part.stages],
+        "stages": [to_object(event) for part in life.parts for event in part.stages],
         "missing": [
             {
                 "kind": gap.kind.value,
@@ -276,7 +276,7 @@ def document(life: ChangeTrace) -> dict[str, Any]:
     }
 
 
-def is_told_from(lives: Sequence[ChangeTrace], since_ms: int) -> bool:
+def includes_creation(lives: Sequence[ChangeTrace], since_ms: int) -> bool:
     """Whether the whole history is after `since_ms`: it includes the creation."""
     return any(
         life.headline.kind is Kind.TOPIC_CREATION

@@ -16,7 +16,7 @@ from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.model import Acks
 from tidelog_admin_api.config import AdminApiConfig
-from tidelog_admin_api.event_hub import EventHub, TellsEvents
+from tidelog_admin_api.event_hub import EventHub, EventSource
 from tidelog_admin_api.limits import Usage
 from tidelog_admin_api.overviews import Overviews
 from tidelog_admin_api.record_reader import ReadsRecords
@@ -56,7 +56,7 @@ class Dependencies:
     states: States
     clock: Clock
     rng: random.Random
-    events: TellsEvents
+    events: EventSource
     producers: Callable[[Acks], SendsRecords]
     # Returns a consumer for one read. The argument limits, in milliseconds, how long it may take to
     # find the beginning and end of the partition.
@@ -103,7 +103,7 @@ def _overviews(request: Request) -> Overviews:
     return gateway_of(request).overviews
 
 
-def _events(request: Request) -> TellsEvents:
+def _events(request: Request) -> EventSource:
     return gateway_of(request).dependencies.events
 
 
@@ -116,6 +116,6 @@ AskStates = Annotated[States, Depends(_states)]
 AskExplains = Annotated[Explains, Depends(_explains)]
 AskScrub = Annotated[ScrubsBroker, Depends(_scrub)]
 AskOverviews = Annotated[Overviews, Depends(_overviews)]
-AskEvents = Annotated[TellsEvents, Depends(_events)]
+AskEvents = Annotated[EventSource, Depends(_events)]
 AskTimelines = Annotated[Timelines, Depends(_timelines)]
 AskGateway = Annotated[Gateway, Depends(gateway_of)]

@@ -18,7 +18,7 @@ from tidelog.state_changes.event import Kind, StateChange
 from tidelog.state_changes.tracing import TraceScope
 from tidelog_admin_api.event_filter import EventFilter, Newest, newest
 from tidelog_admin_api.event_messages import HEARTBEAT, OPENING, event_id, message, time_ms_of
-from tidelog_admin_api.event_ring import EventRing, Told, told_of
+from tidelog_admin_api.event_ring import EventRing, RingEntry, entry_of
 from tidelog_runtime.clock import Clock
 
 HEARTBEAT_MS = 15_000
@@ -37,7 +37,7 @@ MISSED, END = "missed", "end"
 _log = structlog.get_logger()
 
 
-class TellsEvents(Protocol):
+class EventSource(Protocol):
     """The part of `tidelog.client.event_streams.EventStreams` that the gateway uses."""
 
     async def recent(self, scope: TraceScope) -> Gathered: ...
@@ -46,7 +46,7 @@ class TellsEvents(Protocol):
         self, limit: int, *, kinds: Sequence[Kind] = (), since_ms: int = 0
     ) -> Gathered: ...
 
-    async def require_known(self, scope: TraceScope, told: Sequence[StateChange]) -> None: ...
+    async def require_known(self, scope: TraceScope, changes: Sequence[StateChange]) -> None: ...
 
     def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]: ...
 
@@ -74,7 +74,7 @@ class Bound(NamedTuple):
 class EventHub:
     def __init__(
         self,
-        source: TellsEvents,
+        source: EventSource,
         clock: Clock,
         ring: EventRing | None = None,
         heartbeat_ms: int = HEARTBEAT_MS,
@@ -92,7 +92,7 @@ class EventHub:
             since_ms = self._clock.wall_ms()
             self._task = asyncio.create_task(self._follow(TraceScope(since_ms=since_ms)))
 
-    async def begin(self, wanted: EventFilter, last_id: str = "") -> Beginning:
+    async def begin(self, event_filter: EventFilter, last_id: str = "") -> Beginning:
         """Returns where a stream begins.
 
         With `last_id` it begins after that event. If the event is no longer known, those from
@@ -100,7 +100,7 @@ class EventHub:
         since `wanted.since_ms`, or without that with new events. Raises `UnreachableError`.
         """
         self.start()
-        position, since_ms = self._ring.end, wanted.since_ms
+        position, since_ms = self._ring.end, event_filter.since_ms
         if last_id:
             after = self._ring.after(last_id)
             if after is not None:
@@ -108,15 +108,15 @@ class EventHub:
             since_ms = max(since_ms, (time_ms_of(last_id) or 0) - RESUME_OVERLAP_MS)
         if not since_ms:
             return Beginning(position)
-        wanted = wanted._replace(since_ms=since_ms)
-        told = (await self._source.recent(wanted.scope)).events
-        found = await asyncio.to_thread(_newest_before, told, wanted, last_id)
+        event_filter = event_filter._replace(since_ms=since_ms)
+        changes = (await self._source.recent(event_filter.scope)).events
+        found = await asyncio.to_thread(_newest_before, changes, event_filter, last_id)
         return Beginning(position, found.changes, found.left_out)
 
     def end_streams(self) -> None:
         """Ends each stream with an `end` message; later streams end at once."""
         self._ending = True
-        self._tell()
+        self._notify()
 
     async def close(self) -> None:
         self.end_streams()
@@ -125,7 +125,7 @@ class EventHub:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def stream(
-        self, wanted: EventFilter, beginning: Beginning, bound: Bound
+        self, event_filter: EventFilter, beginning: Beginning, bound: Bound
     ) -> AsyncIterator[bytes]:
         """Yields server-sent events.
 
@@ -135,19 +135,21 @@ class EventHub:
         yield OPENING
         left = _Left(bound, self._clock)
         sent_ms = self._clock.monotonic_ms()
-        before = [told_of(change) for change in beginning.before]
-        known = {told.id: None for told in before}
-        said = _missed(beginning.missed) + _events(before, wanted, left)
-        if said:
-            yield b"".join(said)
+        before = [entry_of(change) for change in beginning.before]
+        known = {entry.id: None for entry in before}
+        messages = _missed(beginning.missed) + _events(before, event_filter, left)
+        if messages:
+            yield b"".join(messages)
         position = beginning.position
         while True:
             taken = self._ring.take(position, MAX_EVENTS_AT_ONCE)
             position = taken.position
-            said = _missed(taken.missed)
-            said += _events([one for one in taken.told if one.id not in known], wanted, left)
-            if said:
-                yield b"".join(said)
+            messages = _missed(taken.missed)
+            messages += _events(
+                [one for one in taken.entries if one.id not in known], event_filter, left
+            )
+            if messages:
+                yield b"".join(messages)
                 sent_ms = self._clock.monotonic_ms()
             if self._ending:
                 yield message(END, {"reason": "the gateway stops; connect again"})
@@ -156,7 +158,7 @@ class EventHub:
                 return
             quiet_ms = self._clock.monotonic_ms() - sent_ms
             wait_ms = left.at_most(self._heartbeat_ms - quiet_ms)
-            if wait_ms <= 0 or not (taken.told or await self._more(wait_ms)):
+            if wait_ms <= 0 or not (taken.entries or await self._more(wait_ms)):
                 yield HEARTBEAT
                 sent_ms = self._clock.monotonic_ms()
 
@@ -173,8 +175,8 @@ class EventHub:
         while True:
             # `follow` finds lost services again by itself.
             try:
-                async with contextlib.aclosing(self._source.follow(scope)) as told:
-                    async for batch in told:
+                async with contextlib.aclosing(self._source.follow(scope)) as batches:
+                    async for batch in batches:
                         await self._hear(batch)
             except Exception:
                 _log.exception("following_failed")
@@ -184,17 +186,19 @@ class EventHub:
     async def _hear(self, batch: Sequence[StateChange | Silent]) -> None:
         for begin in range(0, len(batch), MAX_EVENTS_IN_A_TURN):
             self._ring.add(batch[begin : begin + MAX_EVENTS_IN_A_TURN])
-            self._tell()
+            self._notify()
             await asyncio.sleep(0)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
 
-def _newest_before(told: Sequence[StateChange], wanted: EventFilter, last_id: str) -> Newest:
-    unseen = told if not last_id else [c for c in told if event_id(c) != last_id]
-    return newest(unseen, wanted, MAX_EVENTS_BEFORE)
+def _newest_before(
+    changes: Sequence[StateChange], event_filter: EventFilter, last_id: str
+) -> Newest:
+    unseen = changes if not last_id else [c for c in changes if event_id(c) != last_id]
+    return newest(unseen, event_filter, MAX_EVENTS_BEFORE)
 
 
 class _Left:
@@ -230,9 +234,9 @@ def _missed(events: int) -> list[bytes]:
     return [message(MISSED, {"events": events})] if events else []
 
 
-def _events(told: Sequence[Told], wanted: EventFilter, left: _Left) -> list[bytes]:
+def _events(entries: Sequence[RingEntry], event_filter: EventFilter, left: _Left) -> list[bytes]:
     return [
         one.sent
-        for one in told
-        if isinstance(one.what, Silent) or (wanted.takes(one.what) and left.one_more())
+        for one in entries
+        if isinstance(one.what, Silent) or (event_filter.takes(one.what) and left.one_more())
     ]

@@ -18,7 +18,7 @@ STATE_CHANGE, SERVICE_SILENT = "state_change", "service_silent"
 
 
 @dataclass(slots=True)
-class Told:
+class RingEntry:
     """An event, or a service that fell silent.
 
     - `id`: empty for a silent service, which is no event
@@ -37,13 +37,13 @@ class Told:
 
     def _message(self) -> bytes:
         if isinstance(self.what, Silent):
-            told = {"address": self.what.address, "problem": self.what.problem}
-            return message(SERVICE_SILENT, told)
+            silence = {"address": self.what.address, "problem": self.what.problem}
+            return message(SERVICE_SILENT, silence)
         return message(STATE_CHANGE, event_object(self.what, self.id), self.id)
 
 
-def told_of(change: StateChange) -> Told:
-    return Told(event_id(change), change)
+def entry_of(change: StateChange) -> RingEntry:
+    return RingEntry(event_id(change), change)
 
 
 class Taken(NamedTuple):
@@ -53,7 +53,7 @@ class Taken(NamedTuple):
     - `missed`: number of events that left the ring before they were taken
     """
 
-    told: Sequence[Told]
+    entries: Sequence[RingEntry]
     position: int
     missed: int
 
@@ -64,41 +64,41 @@ class EventRing:
     def __init__(self, max_kept: int = MAX_KEPT_EVENTS) -> None:
         self._max_kept = max_kept
         self._first = 0
-        self._told: list[Told] = []
+        self._entries: list[RingEntry] = []
         self._positions: dict[str, int] = {}
 
     @property
     def end(self) -> int:
         """The position of the next event."""
-        return self._first + len(self._told)
+        return self._first + len(self._entries)
 
     def add(self, what: Sequence[StateChange | Silent]) -> None:
         for one in what:
-            told = told_of(one) if isinstance(one, StateChange) else Told("", one)
-            if told.id:
-                self._positions[told.id] = self.end
-            self._told.append(told)
+            entry = entry_of(one) if isinstance(one, StateChange) else RingEntry("", one)
+            if entry.id:
+                self._positions[entry.id] = self.end
+            self._entries.append(entry)
         # Many at once, since removing the front of a list is slow.
-        if len(self._told) > 2 * self._max_kept:
-            self._forget(len(self._told) - self._max_kept)
+        if len(self._entries) > 2 * self._max_kept:
+            self._forget(len(self._entries) - self._max_kept)
 
     def take(self, position: int, limit: int) -> Taken:
         oldest = max(self._first, self.end - self._max_kept)
         begin = max(position, oldest)
-        told = self._told[begin - self._first : begin - self._first + limit]
-        return Taken(told, begin + len(told), begin - position)
+        entries = self._entries[begin - self._first : begin - self._first + limit]
+        return Taken(entries, begin + len(entries), begin - position)
 
-    def after(self, told_id: str) -> int | None:
+    def after(self, entry_id: str) -> int | None:
         """Returns the position behind an event, or None if the ring does not have it."""
-        position = self._positions.get(told_id)
+        position = self._positions.get(entry_id)
         if position is None or position < self.end - self._max_kept:
             return None
         return position + 1
 
     def _forget(self, count: int) -> None:
-        for told in self._told[:count]:
+        for entry in self._entries[:count]:
             # An event that was added again is kept under its later position.
-            if self._positions.get(told.id, self._first + count) < self._first + count:
-                del self._positions[told.id]
-        del self._told[:count]
+            if self._positions.get(entry.id, self._first + count) < self._first + count:
+                del self._positions[entry.id]
+        del self._entries[:count]
         self._first += count

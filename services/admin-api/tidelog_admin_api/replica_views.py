@@ -47,13 +47,13 @@ def partition_of(
 
 
 def partition_with_replicas(
-    topic: str, described: PartitionDescription, told: ReportedStates
+    topic: str, described: PartitionDescription, reported: ReportedStates
 ) -> PartitionWithReplicas:
-    replicas = replicas_by_partition(told.states, topic).get(described.partition, {})
+    replicas = replicas_by_partition(reported.states, topic).get(described.partition, {})
     revisions = [replica.revision for replica in replicas.values()]
     silent = {
         service.id: f"{service} {service.problem}"
-        for service in told.silent
+        for service in reported.silent
         if service.role == "broker"
     }
     leader = leader_of(replicas)
@@ -85,11 +85,11 @@ def _log_of(leader: ReplicaState | None) -> PartitionLog | None:
 def _replica(
     broker_id: int,
     described: PartitionDescription,
-    told: ReplicaState | None,
+    reported: ReplicaState | None,
     leader: ReplicaState | None,
     silent: Mapping[int, str],
 ) -> Replica:
-    leads = told is not None and told is leader
+    leads = reported is not None and reported is leader
     progress = None if leads else progress_of(leader, broker_id)
     preferred = (described.target_replicas or described.replicas)[:1] == (broker_id,)
     moving = "adding" if broker_id in described.adding_replicas else ""
@@ -97,17 +97,17 @@ def _replica(
         moving = "leaving"
     return Replica(
         broker_id=broker_id,
-        role=told.role if told else _UNKNOWN,
+        role=reported.role if reported else _UNKNOWN,
         preferred=preferred,
         in_sync=broker_id in described.isr,
         moving=moving,
-        problem=_problem(told, silent.get(broker_id, "its broker does not tell of it")),
-        leader_epoch=told.leader_epoch if told else NOT_KNOWN,
-        log_start_offset=told.log_start_offset if told else None,
-        log_end_offset=told.log_end_offset if told else _end_of(progress),
-        high_watermark=told.high_watermark if told else None,
-        flushed_offset=told.flushed_offset if told else None,
-        size_bytes=told.size_bytes if told else None,
+        problem=_problem(reported, silent.get(broker_id, "its broker does not tell of it")),
+        leader_epoch=reported.leader_epoch if reported else NOT_KNOWN,
+        log_start_offset=reported.log_start_offset if reported else None,
+        log_end_offset=reported.log_end_offset if reported else _end_of(progress),
+        high_watermark=reported.high_watermark if reported else None,
+        flushed_offset=reported.flushed_offset if reported else None,
+        size_bytes=reported.size_bytes if reported else None,
         lag_records=0 if leads else _known(progress.lag_records) if progress else None,
         lag_bytes=0 if leads else _known(progress.lag_bytes) if progress else None,
         lag_ms=0 if leads else _known(progress.lag_ms) if progress else None,
@@ -119,18 +119,18 @@ def _end_of(progress: FollowerProgress | None) -> int | None:
     return _known(progress.log_end_offset) if progress else None
 
 
-def _problem(told: ReplicaState | None, silence: str) -> str:
-    if told is None:
+def _problem(reported: ReplicaState | None, silence: str) -> str:
+    if reported is None:
         return silence
-    if told.failure:
-        return f"{told.failure}: {told.failure_message}"
-    if told.diverged:
-        first = told.diverged[0]
+    if reported.failure:
+        return f"{reported.failure}: {reported.failure_message}"
+    if reported.diverged:
+        first = reported.diverged[0]
         return (
             f"replicas_diverged: broker {first.broker_id} holds other committed records at offsets "
             f"{first.first_offset} to {first.next_offset - 1}"
         )
-    return told.follower.problem if told.follower else ""
+    return reported.follower.problem if reported.follower else ""
 
 
 def _known(figure: int) -> int | None:

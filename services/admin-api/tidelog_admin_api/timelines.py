@@ -15,7 +15,7 @@ from tidelog.client.published_events import Published, gathered_with_published
 from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC
 from tidelog.state_changes.tracing import TraceScope
-from tidelog_admin_api.event_hub import TellsEvents
+from tidelog_admin_api.event_hub import EventSource
 from tidelog_runtime.clock import Clock
 
 # How long the result of a read is used.
@@ -36,7 +36,7 @@ _BUSY = f"{STATE_CHANGES_TOPIC} is being read for {MAX_READS} others; ask again 
 ReadsPublished = Callable[[TraceScope], Coroutine[Any, Any, Published]]
 
 
-class Told(NamedTuple):
+class Timeline(NamedTuple):
     """A timeline.
 
     - `events`: in no order, some perhaps twice
@@ -57,7 +57,7 @@ class _Read(NamedTuple):
 
 
 class Timelines:
-    def __init__(self, events: TellsEvents, read: ReadsPublished, clock: Clock) -> None:
+    def __init__(self, events: EventSource, read: ReadsPublished, clock: Clock) -> None:
         self._events = events
         self._read = read
         self._clock = clock
@@ -65,7 +65,7 @@ class Timelines:
         # The oldest first.
         self._reads: dict[TraceScope, _Read] = {}
 
-    async def told(self, scope: TraceScope) -> Told:
+    async def timeline(self, scope: TraceScope) -> Timeline:
         """Returns the timeline.
 
         Raises `UnreachableError` if no service answers, and `TidelogError`
@@ -76,7 +76,7 @@ class Timelines:
         )
         events = [*published.events, *gathered.events]
         await self._events.require_known(scope, events)
-        return Told(events, gathered.silent, published.notes)
+        return Timeline(events, gathered.silent, published.notes)
 
     async def close(self) -> None:
         tasks = [read.task for read in self._reads.values()]

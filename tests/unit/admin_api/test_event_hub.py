@@ -128,7 +128,7 @@ async def test_filtered_events_do_not_suppress_heartbeats() -> None:
     await asyncio.sleep(0)
     clock.now_ms += HEARTBEAT_MS
     ring.add([change(1, topic="bay")])
-    hub._tell()
+    hub._notify()
     assert await following == HEARTBEAT
 
 

@@ -84,9 +84,9 @@ async def test_the_topic_is_read_again_only_occasionally(fake_cluster: FakeClust
     timelines = Timelines(fake_cluster.events, fake_cluster.published.read, fake_cluster.clock)
     for since_last_ms in (0, FRESH_MS, 1):
         fake_cluster.clock.now_ms += since_last_ms
-        await timelines.told(TraceScope("sea", 0))
+        await timelines.timeline(TraceScope("sea", 0))
         await asyncio.sleep(0)
-    await timelines.told(TraceScope("sea", 1))
+    await timelines.timeline(TraceScope("sea", 1))
     assert [scope.partition for scope in fake_cluster.published.scopes] == [0, 0, 1]
 
 
@@ -95,23 +95,23 @@ async def test_a_recent_read_is_served_while_the_topic_is_read_again(
 ) -> None:
     published, clock = fake_cluster.published, fake_cluster.clock
     timelines = Timelines(fake_cluster.events, published.read, clock)
-    await timelines.told(TraceScope("sea", 0))
+    await timelines.timeline(TraceScope("sea", 0))
     published.told, published.may_answer = Published([change(1)], ()), asyncio.Event()
     clock.now_ms += FRESH_MS + 1
-    assert (await timelines.told(TraceScope("sea", 0))).events == []
+    assert (await timelines.timeline(TraceScope("sea", 0))).events == []
     published.may_answer.set()
     for _ in range(10):
         await asyncio.sleep(0)
-    assert (await timelines.told(TraceScope("sea", 0))).events == [change(1)]
+    assert (await timelines.timeline(TraceScope("sea", 0))).events == [change(1)]
 
 
 async def test_an_old_read_is_not_served(fake_cluster: FakeCluster) -> None:
     published, clock = fake_cluster.published, fake_cluster.clock
     timelines = Timelines(fake_cluster.events, published.read, clock)
-    await timelines.told(TraceScope("sea", 0))
+    await timelines.timeline(TraceScope("sea", 0))
     published.told = Published([change(1)], ())
     clock.now_ms += KEPT_MS + 1
-    assert (await timelines.told(TraceScope("sea", 0))).events == [change(1)]
+    assert (await timelines.timeline(TraceScope("sea", 0))).events == [change(1)]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_reader_continues_at_its_position() -> None:
     ring.add([change(1), change(2), change(3)])
     first = ring.take(0, 2)
     second = ring.take(first.position, 2)
-    assert [[one.what for one in t.told] for t in (first, second)] == [
+    assert [[one.what for one in t.entries] for t in (first, second)] == [
         [change(1), change(2)],
         [change(3)],
     ]
@@ -100,14 +100,14 @@ def test_a_slow_reader_is_informed_how_many_events_it_missed() -> None:
     ring = EventRing(max_kept=10)
     ring.add([change(time_ms) for time_ms in range(1_000)])
     taken = ring.take(980, 100)
-    assert (taken.missed, len(taken.told), taken.position) == (10, 10, 1_000)
+    assert (taken.missed, len(taken.entries), taken.position) == (10, 10, 1_000)
 
 
 def test_at_most_twice_the_listed_number_of_events_is_kept() -> None:
     ring = EventRing(max_kept=10)
     for time_ms in range(1_000):
         ring.add([change(time_ms), Silent("127.0.0.1:7501", "gone")])
-    assert len(ring._told) <= 20
+    assert len(ring._entries) <= 20
     assert len(ring._positions) <= 20
 
 

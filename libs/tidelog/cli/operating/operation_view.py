@@ -39,21 +39,21 @@ def progress_text(progress: Progress) -> str:
     >>> progress_text(Progress(12, 3, 2, 0, 8, 2, 0))
     '3 of 12 partitions done, 2 under way; 2 of 8 replicas copied'
     """
-    told = f"{progress.moves_done:,} of {plural(progress.moves, 'partition')} done"
+    text = f"{progress.moves_done:,} of {plural(progress.moves, 'partition')} done"
     if progress.moves_active:
-        told += f", {progress.moves_active:,} under way"
+        text += f", {progress.moves_active:,} under way"
     if progress.moves_dropped:
-        told += f", {progress.moves_dropped:,} given up"
+        text += f", {progress.moves_dropped:,} given up"
     if progress.replicas_to_add:
         count = plural(progress.replicas_to_add, "replica")
-        told += f"; {progress.replicas_added:,} of {count} copied"
+        text += f"; {progress.replicas_added:,} of {count} copied"
     if progress.bytes_to_copy:
-        told += f"; {size_text(progress.bytes_copied)} of {size_text(progress.bytes_to_copy)}"
+        text += f"; {size_text(progress.bytes_copied)} of {size_text(progress.bytes_to_copy)}"
     if progress.bytes_per_second:
-        told += f", {size_text(progress.bytes_per_second)}/s"
+        text += f", {size_text(progress.bytes_per_second)}/s"
     if progress.moves_unmeasured:
-        told += f" (without {plural(progress.moves_unmeasured, 'partition')} of unknown size)"
-    return told
+        text += f" (without {plural(progress.moves_unmeasured, 'partition')} of unknown size)"
+    return text
 
 
 def end_text(operation: Operation, now_ms: int) -> str:

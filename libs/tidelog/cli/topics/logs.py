@@ -30,8 +30,8 @@ class ReplicaLog:
     lag_ms: int | None
 
 
-def replica_logs(topic: TopicDescription, told: ReportedStates) -> list[ReplicaLog]:
-    by_partition = replicas_by_partition(told.states, topic.name)
+def replica_logs(topic: TopicDescription, reported: ReportedStates) -> list[ReplicaLog]:
+    by_partition = replicas_by_partition(reported.states, topic.name)
     return [
         log
         for described in topic.partitions
@@ -46,17 +46,21 @@ def _logs(
 ) -> Iterator[ReplicaLog]:
     leader = leader_of(replicas)
     for broker_id in broker_ids:
-        told, progress = replicas.get(broker_id), progress_of(leader, broker_id)
-        leads = told is not None and told is leader
-        end = told.log_end_offset if told else _known(progress.log_end_offset if progress else None)
+        reported, progress = replicas.get(broker_id), progress_of(leader, broker_id)
+        leads = reported is not None and reported is leader
+        end = (
+            reported.log_end_offset
+            if reported
+            else _known(progress.log_end_offset if progress else None)
+        )
         yield ReplicaLog(
             partition,
             broker_id,
-            told.role if told else _UNKNOWN,
-            told.log_start_offset if told else None,
-            told.high_watermark if told else None,
+            reported.role if reported else _UNKNOWN,
+            reported.log_start_offset if reported else None,
+            reported.high_watermark if reported else None,
             end,
-            told.size_bytes if told else None,
+            reported.size_bytes if reported else None,
             0 if leads else _known(progress.lag_records if progress else None),
             0 if leads else _known(progress.lag_ms if progress else None),
         )
@@ -66,7 +70,7 @@ def _known(figure: int | None) -> int | None:
     return None if figure == NOT_KNOWN else figure
 
 
-def show_logs(logs: Sequence[ReplicaLog], told: ReportedStates) -> None:
+def show_logs(logs: Sequence[ReplicaLog], reported: ReportedStates) -> None:
     write_line()
     write_table(
         ("partition", "broker", "role", "start", "HW", "end", "lag", "lag time", "size"),
@@ -83,7 +87,7 @@ def show_logs(logs: Sequence[ReplicaLog], told: ReportedStates) -> None:
             for log in logs
         ],
     )
-    for service in told.silent:
+    for service in reported.silent:
         if service.role == "broker":
             write_note(f"{service} {service.problem}.")
 

@@ -62,12 +62,17 @@ def recover(
     confirmation first, on a terminal. recovery describe shows what each replica holds; recovery
     choose elects a chosen replica.
     """
-    wanted = sorted(set(partitions or ()))
-    session.run(lambda: _recover(session, options, name, wanted, live=from_live_replicas))
+    partition_ids = sorted(set(partitions or ()))
+    session.run(lambda: _recover(session, options, name, partition_ids, live=from_live_replicas))
 
 
 async def _recover(
-    session: Session, options: MutationOptions, name: str, wanted: Sequence[int], *, live: bool
+    session: Session,
+    options: MutationOptions,
+    name: str,
+    partition_ids: Sequence[int],
+    *,
+    live: bool,
 ) -> ExitStatus:
     async with await options.admin(session) as admin:
         (topic,) = await admin.topic_details([name])
@@ -75,11 +80,11 @@ async def _recover(
         leaderless = [
             p
             for p in topic.partitions
-            if p.leader == NO_LEADER and (not wanted or p.partition in wanted)
+            if p.leader == NO_LEADER and (not partition_ids or p.partition in partition_ids)
         ]
         if options.dry_run:
             described = await admin.describe_recovery(
-                name, wanted, min(options.timeout_ms, MAX_LOOK_MS)
+                name, partition_ids, min(options.timeout_ms, MAX_LOOK_MS)
             )
             _show_plan(session, topic, described, live=live)
             return ExitStatus.DONE
@@ -88,14 +93,14 @@ async def _recover(
         try:
             with admin.traced() as trace_id:
                 recovered = await admin.recover_partitions(
-                    name, wanted, options.timeout_ms, from_live_replicas=live
+                    name, partition_ids, options.timeout_ms, from_live_replicas=live
                 )
         except TidelogError as error:
             raise in_doubt(error) from error
     if session.as_json:
         results = [{"partition": r.partition, "error": error_document(r.error)} for r in recovered]
-        told = {"results": results, "described": [], "trace_id": trace_id}
-        write_json({"dry_run": False, "topic": name, "topic_id": topic.topic_id} | told)
+        fields = {"results": results, "described": [], "trace_id": trace_id}
+        write_json({"dry_run": False, "topic": name, "topic_id": topic.topic_id} | fields)
     elif not recovered:
         write_line(f"Every partition of topic {name} has a leader.")
     for result in recovered:
@@ -110,9 +115,9 @@ def _show_plan(
     session: Session, topic: TopicDetails, described: Sequence[Recovery], *, live: bool
 ) -> None:
     if session.as_json:
-        told = [asdict(recovery) for recovery in described]
+        items = [asdict(recovery) for recovery in described]
         head = {"dry_run": True, "topic": topic.topic, "topic_id": topic.topic_id}
-        write_json(head | {"results": [], "described": told, "trace_id": None})
+        write_json(head | {"results": [], "described": items, "trace_id": None})
         return
     if not described:
         write_line(f"Every partition that is meant of topic {topic.topic} has a leader.")

@@ -2,9 +2,9 @@
 states in, findings out.
 
 `causes` defines the words. Problems of a partition (`partitions`, `elections`) are traced to
-problems of a broker, the controller or the store (`replicas`, `controllers`, `store`). Each root is
-reported once, with all its effects (`root_causes`, `findings`). Nothing is guessed: a finding says so
-if no service reports the reason.
+problems of a broker, the controller or the store (`replicas`, `controllers`, `store`). Each root
+is reported once, with all its effects (`root_causes`, `findings`). Nothing is guessed: a finding
+says so if no service reports the reason.
 """
 
 from tidelog.inspection.explain.findings import explain

@@ -54,8 +54,8 @@ async def list_brokers(
     These are brokers that are registered, hold replicas, are in maintenance or were removed.
     """
     brokers = await admin.describe_brokers()
-    wanted = [broker for broker in brokers if status in (None, broker.status)]
-    page, token = page_of("brokers", wanted, lambda broker: (broker.broker_id,), paging)
+    selected = [broker for broker in brokers if status in (None, broker.status)]
+    page, token = page_of("brokers", selected, lambda broker: (broker.broker_id,), paging)
     return BrokerPage(
         items=[Broker.model_validate(broker) for broker in page], next_page_token=token
     )
@@ -69,9 +69,9 @@ async def describe_broker(
     found = await admin.describe_brokers([broker_id])
     if not found:
         raise TidelogError(ErrorCode.UNKNOWN_BROKER, f"nobody knows a broker {broker_id}")
-    told = await states.ask(StateRequest(services_only=True), LOOK_TIMEOUT_MS)
-    process = next((s for s in told.states if (s.role, s.id) == ("broker", broker_id)), None)
-    silent = [s for s in told.silent if (s.role, s.id) == ("broker", broker_id)]
+    reported = await states.ask(StateRequest(services_only=True), LOOK_TIMEOUT_MS)
+    process = next((s for s in reported.states if (s.role, s.id) == ("broker", broker_id)), None)
+    silent = [s for s in reported.silent if (s.role, s.id) == ("broker", broker_id)]
     problem = "; ".join(f"{service} {service.problem}" for service in silent)
     return BrokerWithProcess(
         **Broker.model_validate(found[0]).model_dump(),
@@ -80,12 +80,12 @@ async def describe_broker(
     )
 
 
-def _process(told: ServiceState) -> BrokerProcess:
-    broker = told.broker
+def _process(reported: ServiceState) -> BrokerProcess:
+    broker = reported.broker
     assert broker is not None
     return BrokerProcess(
-        version=told.version,
-        started_at_ms=told.started_at_ms,
+        version=reported.version,
+        started_at_ms=reported.started_at_ms,
         state=broker.state,
         starting=broker.is_starting,
         start_phase=broker.start_phase,

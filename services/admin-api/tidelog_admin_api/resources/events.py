@@ -16,7 +16,7 @@ from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.event_bodies import EventList, event_list
 from tidelog_admin_api.dependencies import AskEvents, AskGateway, AskTimelines
 from tidelog_admin_api.event_filter import EventFilter, newest
-from tidelog_admin_api.event_hub import END, MISSED, Bound, TellsEvents
+from tidelog_admin_api.event_hub import END, MISSED, Bound, EventSource
 from tidelog_admin_api.event_messages import MEDIA_TYPE, time_ms_of
 from tidelog_admin_api.event_ring import SERVICE_SILENT, STATE_CHANGE
 from tidelog_admin_api.limits import Bounds, Usage, client_of, stream
@@ -29,7 +29,7 @@ from tidelog_admin_api.parameters import (
     require_topic,
 )
 from tidelog_admin_api.problems import READ_PROBLEMS, malformed
-from tidelog_admin_api.timelines import Told
+from tidelog_admin_api.timelines import Timeline
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
@@ -85,25 +85,27 @@ async def list_events(
     list includes changes of ended services, which the topic __state_changes holds.
     """
     require_topic(topic, partition)
-    wanted = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms, before_ms)
+    event_filter = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms, before_ms)
     if topic:
-        told = await timelines.told(wanted.scope)
+        timeline = await timelines.timeline(event_filter.scope)
     else:
-        told = await _of_the_cluster(events, wanted, limit)
-    found = await asyncio.to_thread(newest, told.events, wanted, limit)
-    return event_list(found, told.silent, told.notes)
+        timeline = await _of_the_cluster(events, event_filter, limit)
+    found = await asyncio.to_thread(newest, timeline.events, event_filter, limit)
+    return event_list(found, timeline.silent, timeline.notes)
 
 
-async def _of_the_cluster(events: TellsEvents, wanted: EventFilter, limit: int) -> Told:
+async def _of_the_cluster(events: EventSource, event_filter: EventFilter, limit: int) -> Timeline:
     """Queries services for the newest changes alone if possible, since each remembers thousands.
 
     One more than `limit` is requested, which shows whether there are older ones.
     """
-    if wanted.broker is None and wanted.before_ms is None:
-        gathered = await events.newest(limit + 1, kinds=wanted.kinds, since_ms=wanted.since_ms)
+    if event_filter.broker is None and event_filter.before_ms is None:
+        gathered = await events.newest(
+            limit + 1, kinds=event_filter.kinds, since_ms=event_filter.since_ms
+        )
     else:
-        gathered = await events.recent(wanted.scope)
-    return Told(gathered.events, gathered.silent, ())
+        gathered = await events.recent(event_filter.scope)
+    return Timeline(gathered.events, gathered.silent, ())
 
 
 class EventStream(StreamingResponse):
@@ -180,9 +182,9 @@ async def stream_events(
             f"Last-Event-ID: {last_event_id!r} is no id of an event; pass one as it was sent, as "
             "1767225600123-9f1c2d3e4a5b, or none"
         )
-    wanted = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms)
+    event_filter = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms)
     if topic:
-        await gateway.dependencies.events.require_known(wanted.scope, ())
-    beginning = await gateway.hub.begin(wanted, last_event_id)
-    sent = gateway.hub.stream(wanted, beginning, Bound(limit, duration_ms))
+        await gateway.dependencies.events.require_known(event_filter.scope, ())
+    beginning = await gateway.hub.begin(event_filter, last_event_id)
+    sent = gateway.hub.stream(event_filter, beginning, Bound(limit, duration_ms))
     return EventStream(sent, gateway.usage, gateway.config)

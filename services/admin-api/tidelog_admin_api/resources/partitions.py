@@ -50,7 +50,7 @@ async def list_partitions(
 ) -> PartitionPage:
     """Lists partitions by number, with their leader, ISR and health."""
 
-    def wanted(partition: PartitionDescription) -> bool:
+    def is_selected(partition: PartitionDescription) -> bool:
         return (
             (not unwell or partition_health(partition) != SOUND)
             and leader in (None, partition.leader)
@@ -59,14 +59,14 @@ async def list_partitions(
         )
 
     described = await admin.describe_topic(topic)
-    partitions = [partition for partition in described.partitions if wanted(partition)]
+    partitions = [partition for partition in described.partitions if is_selected(partition)]
     page, token = page_of(f"partitions of {topic}", partitions, lambda p: (p.partition,), paging)
-    told: Mapping[int, Replicas] = {}
+    reported: Mapping[int, Replicas] = {}
     if logs and page:
         answers = await states.ask(StateRequest(topic), LOOK_TIMEOUT_MS)
-        told = replicas_by_partition(answers.states, topic)
+        reported = replicas_by_partition(answers.states, topic)
     return PartitionPage(
-        items=[partition_of(topic, p, told.get(p.partition)) for p in page],
+        items=[partition_of(topic, p, reported.get(p.partition)) for p in page],
         next_page_token=token,
     )
 
@@ -83,8 +83,8 @@ async def describe_partition(
     found = next((p for p in described.partitions if p.partition == partition), None)
     if found is None:
         raise unknown_partition(topic, partition, described.partition_count)
-    told = await states.ask(StateRequest(topic, partition), LOOK_TIMEOUT_MS)
-    return partition_with_replicas(topic, found, told)
+    reported = await states.ask(StateRequest(topic, partition), LOOK_TIMEOUT_MS)
+    return partition_with_replicas(topic, found, reported)
 
 
 @router.get("/{partition}/events", responses=READ_PROBLEMS, response_model_exclude_unset=True)
@@ -106,7 +106,7 @@ async def list_partition_events(
     The oldest of them comes first. They come from what services remember and from the topic
     __state_changes, which also has the changes of services that have ended.
     """
-    wanted = EventFilter(topic, partition, since_ms=since_ms, before_ms=before_ms)
-    told = await timelines.told(wanted.scope)
-    found = await asyncio.to_thread(newest, told.events, wanted, limit)
-    return event_list(found, told.silent, told.notes)
+    event_filter = EventFilter(topic, partition, since_ms=since_ms, before_ms=before_ms)
+    timeline = await timelines.timeline(event_filter.scope)
+    found = await asyncio.to_thread(newest, timeline.events, event_filter, limit)
+    return event_list(found, timeline.silent, timeline.notes)
