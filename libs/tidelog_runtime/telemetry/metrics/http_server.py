@@ -163,8 +163,22 @@ class Exposition:
         self._library = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._library)
+        self._rendering: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
+        """Returns the metrics. Scrapes that arrive before it has them share the result: the event
+        loop renders at most once for all requests that it receives at a time."""
+        if self._rendering is None:
+            self._rendering = asyncio.create_task(self._render(), name="scrape")
+        return await asyncio.shield(self._rendering)
+
+    async def _render(self) -> bytes:
+        try:
+            return await self._rendered()
+        finally:
+            self._rendering = None
+
+    async def _rendered(self) -> bytes:
         began = time.perf_counter()
         snapshot = MetricsSnapshot(self._metrics)
         snapshot.set_histograms(self._watch.lag)
