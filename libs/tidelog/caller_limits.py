@@ -3,6 +3,7 @@ one service. No I/O."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,15 +13,25 @@ from tidelog.errors import ErrorCode, TidelogError
 
 # Addresses at a limit that are remembered.
 MAX_REMEMBERED = 100
+# Limits on connections to the metrics port of a service: of each client address, and of all
+# together. A scraper needs one. Each has a thread.
+METRICS_CONNECTIONS_PER_CLIENT = "metrics_connections_per_client"
+METRICS_CONNECTIONS = "metrics_connections"
+METRICS_LIMITS = {METRICS_CONNECTIONS_PER_CLIENT: 8, METRICS_CONNECTIONS: 32}
 # Limits of a gateway for each client address, then for all clients together. Each is a setting of
-# the same name, except `connections` (all connections) and `body_bytes` (bytes of all request
-# bodies that are being received).
-GATEWAY_CLIENT_LIMITS = ("max_requests_per_client", "max_connections_per_client")
+# the same name, except `connections` (all connections), `body_bytes` (bytes of all request bodies
+# that are being received) and METRICS_LIMITS.
+GATEWAY_CLIENT_LIMITS = (
+    "max_requests_per_client",
+    "max_connections_per_client",
+    METRICS_CONNECTIONS_PER_CLIENT,
+)
 GATEWAY_TOTAL_LIMITS = (
     "max_concurrent_requests",
     "max_concurrent_streams",
     "connections",
     "body_bytes",
+    METRICS_CONNECTIONS,
 )
 GATEWAY_LIMITS = (*GATEWAY_CLIENT_LIMITS, *GATEWAY_TOTAL_LIMITS)
 # An address is no longer at a limit after this time without a rejection.
@@ -43,6 +54,10 @@ class CallerLimits(NamedTuple):
     max_client_requests: int = 3_584
     max_requests_per_client: int = 2_048
     max_connections_per_client: int = 1_024
+
+
+# Limits of a broker or controller.
+SERVICE_LIMITS = (*CallerLimits._fields, *METRICS_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +98,33 @@ class LimitReached(NamedTuple):
 
 class ReachedLimits:
     """The limits that addresses have reached. `on_reached` is called when an address reaches a
-    limit, and again only after the address has left it."""
+    limit, and again only after the address has left it. Threads may share it."""
 
     def __init__(self, on_reached: Callable[[LimitReached], None]) -> None:
         self._on_reached = on_reached
         # In the order of the last rejections.
         self._reached: dict[tuple[str, str], LimitReached] = {}
+        self._lock = threading.Lock()
 
     def rejected(self, address: str, limit: str, value: int, now_ms: int) -> None:
         """Counts a rejected request of the address, by the limit of that name and `value`."""
         key = (address, limit)
-        before = self._reached.pop(key, None)
-        if before is None or _is_over(before, now_ms):
-            before = LimitReached(address, limit, value, 0, now_ms, now_ms)
+        with self._lock:
+            before = self._reached.pop(key, None)
+            is_new = before is None or _is_over(before, now_ms)
+            if before is None or is_new:
+                before = LimitReached(address, limit, value, 0, now_ms, now_ms)
+            self._reached[key] = before._replace(requests=before.requests + 1, last_ms=now_ms)
+            if len(self._reached) > MAX_REMEMBERED:
+                del self._reached[next(iter(self._reached))]
+        if is_new:
             self._on_reached(before)
-        self._reached[key] = before._replace(requests=before.requests + 1, last_ms=now_ms)
-        if len(self._reached) > MAX_REMEMBERED:
-            del self._reached[next(iter(self._reached))]
 
     def now(self, now_ms: int) -> list[LimitReached]:
         """Returns the limits that addresses are at, the latest rejection first."""
-        return [each for each in reversed(self._reached.values()) if not _is_over(each, now_ms)]
+        with self._lock:
+            latest_first = list(reversed(self._reached.values()))
+        return [each for each in latest_first if not _is_over(each, now_ms)]
 
     def described(self, now_ms: int) -> list[LimitedClient]:
         """Returns the same limits as `now`, in the form in which a service describes itself."""
@@ -175,6 +196,14 @@ class Callers:
     def closed(self, address: str, now_ms: int) -> None:
         """Counts an idle connection that was closed because its address had too many."""
         self._count_rejection(address, "max_connections_per_client", now_ms)
+
+    def metrics_connection_closed(self, address: str, limit: str, now_ms: int) -> None:
+        """Counts a connection to the metrics port that was closed by one of METRICS_LIMITS.
+
+        Called in the thread of the metrics server; only that changes these counts.
+        """
+        self.rejected[limit] += 1
+        self._reached.rejected(address, limit, METRICS_LIMITS[limit], now_ms)
 
     def reached(self, now_ms: int) -> list[LimitReached]:
         """Returns the limits that addresses are at, the latest rejection first."""

@@ -37,10 +37,16 @@ from integration.explaining import (
     until_found,
 )
 from integration.reconfigured import restart_broker
+from integration.scraped import scrape
 from integration.suggested_steps import commands_of, until_gone, without_standby
 from integration.topics import create_topic, describe, until_in_sync
 from integration.waiting import until, until_true
 from integration.wire_client import WireClient
+from tidelog.caller_limits import (
+    METRICS_CONNECTIONS,
+    METRICS_CONNECTIONS_PER_CLIENT,
+    METRICS_LIMITS,
+)
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_runtime.local.cluster import LocalCluster
@@ -49,6 +55,8 @@ TOPIC = "pairs"
 # The limit for one client address, which all clients and services here share; no other test has as
 # many connections.
 MAX_CONNECTIONS = 48
+# Idle connections to a metrics port.
+IDLE_SCRAPERS = 400
 # Connections besides those of services; together they stay below the limit.
 FEW_CONNECTIONS = 24
 
@@ -207,6 +215,39 @@ async def test_a_client_at_its_connection_limit_is_explained(world: World) -> No
         assert healthy == []
         # The connections are closed, as the finding suggests.
         await append(cluster, pairs[1, 2], [b"taken again"])
+
+
+async def test_idle_connections_to_a_metrics_port_are_explained_and_leave_scrapes_answered(
+    world: World,
+) -> None:
+    cluster, address = world.cluster, world.cluster.broker_metrics(3)
+    pid = cluster.broker_process(3).pid
+    assert pid is not None
+    threads, open_files = _threads(pid), _open_files(pid)
+    host, _, port = address.rpartition(":")
+    with ExitStack() as idle:
+        for _ in range(IDLE_SCRAPERS):
+            idle.enter_context(socket.create_connection((host, int(port))))
+        sample = await scrape(address)
+        assert _threads(pid) - threads <= METRICS_LIMITS[METRICS_CONNECTIONS]
+        assert _open_files(pid) - open_files < IDLE_SCRAPERS // 2
+        rejected = sample.value(
+            "client_rejected_requests_total", limit=METRICS_CONNECTIONS_PER_CLIENT
+        )
+        assert rejected is not None
+        assert rejected >= IDLE_SCRAPERS // 2
+        found = await until_found(cluster, ("client_limited", 3))
+        healthy = await faults_of(cluster, world.pairs[2, 3])
+    limited = the(found, "client_limited", 3)
+    assert "client 127.0.0.1 is at metrics_connections_per_client (8) of broker-3" in (
+        limited.summary
+    )
+    assert "metrics port of broker-3 (metrics_listen" in limited.next_step
+    assert healthy == []
+
+
+def _threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 
 async def test_a_damaged_identity_is_explained_with_the_brokers_message(world: World) -> None:

@@ -11,7 +11,13 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from tidelog.caller_limits import RESERVED_FOR_INSPECTION, CallerLimits, Callers, LimitReached
+from tidelog.caller_limits import (
+    METRICS_LIMITS,
+    RESERVED_FOR_INSPECTION,
+    CallerLimits,
+    Callers,
+    LimitReached,
+)
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.abort import abort
 from tidelog.rpc.detached_records import DetachedProduce, parse_produce
@@ -146,10 +152,12 @@ def new_callers(limits: CallerLimits) -> Callers:
 
 
 def _log_limit(reached: LimitReached) -> None:
-    of_connections = reached.limit == "max_connections_per_client"
+    what = "metrics-port connections" if reached.limit in METRICS_LIMITS else "requests"
+    if reached.limit == "max_connections_per_client":
+        what = "requests and idle connections"
     _log.warning(
         "client limit reached: %s of client %s are rejected by %s=%d",
-        "requests and idle connections" if of_connections else "requests",
+        what,
         reached.address,
         reached.limit,
         reached.value,

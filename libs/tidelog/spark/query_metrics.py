@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from pyspark.sql import SparkSession
@@ -25,6 +25,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from tidelog.client.clock import Clock, SystemClock
+from tidelog.metrics_endpoint import MetricsEndpoint
 from tidelog.model import TopicPartition
 from tidelog.spark.query_progress import (
     BATCH_ID,
@@ -156,7 +157,8 @@ def watch(spark: SparkSession, port: int, address: str = "127.0.0.1") -> QueryMe
     spark.streams.addListener(metrics)
     registry = CollectorRegistry()
     registry.register(metrics)
-    start_http_server(port, address, registry)
+    server = MetricsEndpoint(address, port, make_wsgi_app(registry))
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return metrics
 
 

@@ -40,7 +40,12 @@ from tidelog_runtime.pressure.reporting import PressureMeter, reporting_pressure
 from tidelog_runtime.pressure.usage import measure_usage
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
-from tidelog_runtime.telemetry.metrics.http_server import MetricsUnavailableError, serve
+from tidelog_runtime.telemetry.metrics.http_server import (
+    MetricsServer,
+    MetricsUnavailableError,
+    serve,
+    with_metrics_port,
+)
 
 EXIT_FAULT = 1
 # How long requests in progress may take after SIGTERM before they are cut off.
@@ -113,12 +118,12 @@ async def _serve(config: AdminApiConfig) -> int:
         )
         metrics_server, controllers = None, GrpcControllers()
         try:
-            if config.metrics_address is not None:
-                metrics_server = serve(config, GATEWAY_METRICS, app.state.metrics.collect)
+            metrics_server = serve_metrics(config, app)
             log.info("admin_api_started", address=address, url=f"http://{address}/")
             announcement = own_announcement(config.advertised_address or address, clock.wall_ms())
             gateway: Gateway = app.state.gateway
-            meter = pressure_meter(config, listening.getsockname()[1], clock)
+            ports = with_metrics_port([listening.getsockname()[1]], metrics_server)
+            meter = pressure_meter(config, ports, clock)
             announcer = Announcer(
                 announcement,
                 config.controllers,
@@ -143,11 +148,19 @@ async def _serve(config: AdminApiConfig) -> int:
     return 0
 
 
-def pressure_meter(config: AdminApiConfig, port: int, clock: Clock) -> PressureMeter:
+def serve_metrics(config: AdminApiConfig, app: FastAPI) -> MetricsServer | None:
+    """Returns None if the metrics have no port of their own. Raises `MetricsUnavailableError`."""
+    if config.metrics_address is None:
+        return None
+    closed = app.state.gateway.usage.metrics_connection_closed
+    return serve(config, GATEWAY_METRICS, app.state.metrics.collect, closed)
+
+
+def pressure_meter(config: AdminApiConfig, ports: Sequence[int], clock: Clock) -> PressureMeter:
     standstill = PauseMeter()
     return PressureMeter(
         clock,
-        lambda: measure_usage((port,), standstill),
+        lambda: measure_usage(ports, standstill),
         config.max_connections_per_client,
         standstill,
     )

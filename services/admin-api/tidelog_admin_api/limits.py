@@ -14,7 +14,7 @@ import structlog
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidelog.caller_limits import LimitedClient, LimitReached, ReachedLimits
+from tidelog.caller_limits import METRICS_LIMITS, LimitedClient, LimitReached, ReachedLimits
 from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.json_entries import JsonEntries
 from tidelog_admin_api.origins import check_browser
@@ -77,6 +77,13 @@ class Usage:
         """Counts a rejection by `limit`, one of GATEWAY_LIMITS."""
         self.rejections[limit] += 1
         self._reached.rejected(client, limit, value, _now_ms())
+
+    def metrics_connection_closed(self, client: str, limit: str) -> None:
+        """Counts a connection to the metrics port that was closed by one of METRICS_LIMITS.
+
+        Called in the thread of the metrics server; only that changes these counts.
+        """
+        self.rejected(client, limit, METRICS_LIMITS[limit])
 
     def limited_clients(self) -> list[LimitedClient]:
         """Returns the clients that are at a limit now, the one rejected last first."""

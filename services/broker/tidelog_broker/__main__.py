@@ -103,8 +103,12 @@ from tidelog_runtime.telemetry.metrics.http_server import (
     MetricsServer,
     MetricsUnavailableError,
     serve,
+    with_metrics_port,
 )
-from tidelog_runtime.telemetry.metrics.service_metrics import with_callers
+from tidelog_runtime.telemetry.metrics.service_metrics import (
+    closed_metrics_connections,
+    with_callers,
+)
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.telemetry.state_change_publisher import publishing
 
@@ -315,7 +319,8 @@ def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
     if metrics is None:
         return None
     collect = partial(metrics.collect, broker)
-    return serve(config, BROKER_METRICS, with_callers(collect, callers))
+    closed = closed_metrics_connections(callers, SystemClock())
+    return serve(config, BROKER_METRICS, with_callers(collect, callers), closed)
 
 
 class GrpcEdge:
@@ -366,6 +371,7 @@ async def run(config: BrokerConfig) -> int:
     ports = [int(address.rpartition(":")[2]) for address in listening]
     edge = GrpcEdge(servers, health, config.advertised_address or bound)
     metrics_server = serve_metrics(config, parts)
+    all_ports = with_metrics_port(ports, metrics_server)
 
     async def live_brokers() -> list[str]:
         return [known.registration.address for _, known in sorted(broker.cache.brokers.items())]
@@ -374,7 +380,7 @@ async def run(config: BrokerConfig) -> int:
         async with (
             idle_garbage_collection(),
             publishing(broker.state_changes, live_brokers, config) as hasten_publishing,
-            reporting_pressure(pressure_reports(config, parts, ports)),
+            reporting_pressure(pressure_reports(config, parts, all_ports)),
             closing_idle_connections(parts.callers, ports, SystemClock()),
         ):
             return await run_incarnation(broker, edge, stop_requested, on_left=hasten_publishing)

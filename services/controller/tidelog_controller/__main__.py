@@ -65,8 +65,12 @@ from tidelog_runtime.telemetry.metrics.http_server import (
     MetricsServer,
     MetricsUnavailableError,
     serve,
+    with_metrics_port,
 )
-from tidelog_runtime.telemetry.metrics.service_metrics import with_callers
+from tidelog_runtime.telemetry.metrics.service_metrics import (
+    closed_metrics_connections,
+    with_callers,
+)
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.telemetry.state_change_publisher import publishing, registered_brokers
 
@@ -125,6 +129,7 @@ async def _serve(config: ControllerConfig) -> int:
     metrics_server = None
     try:
         metrics_server = serve_metrics(config, parts, callers)
+        all_ports = with_metrics_port(ports, metrics_server)
         for each in servers:
             await each.start()
         log.info("controller_started", address=address, cluster=config.cluster)
@@ -132,7 +137,7 @@ async def _serve(config: ControllerConfig) -> int:
         async with (
             idle_garbage_collection(),
             publishing(parts.state_changes, find_brokers, config),
-            reporting_pressure(pressure_reports(config, parts, ports)),
+            reporting_pressure(pressure_reports(config, parts, all_ports)),
             closing_idle_connections(callers, ports, SystemClock()),
         ):
             return await _run_until(stopping, parts.service, log)
@@ -258,7 +263,8 @@ def serve_metrics(config: ControllerConfig, parts: Parts, callers: Callers) -> M
     if parts.metrics is None:
         return None
     collect = partial(parts.metrics.collect, parts.service)
-    return serve(config, CONTROLLER_METRICS, with_callers(collect, callers))
+    closed = closed_metrics_connections(callers, SystemClock())
+    return serve(config, CONTROLLER_METRICS, with_callers(collect, callers), closed)
 
 
 def names_in(*modules: ModuleType) -> list[str]:

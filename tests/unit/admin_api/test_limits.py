@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from tidelog.caller_limits import GATEWAY_LIMITS
+from tidelog.caller_limits import GATEWAY_LIMITS, METRICS_CONNECTIONS
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.limits import LARGEST_BODIES, Limits, Usage, stream
 from tidelog_admin_api.problems import ProblemError
@@ -179,6 +179,15 @@ def test_streams_beyond_the_limit_are_rejected() -> None:
     assert usage.streams == 0
     [limited] = usage.limited_clients()
     assert (limited.address, limited.limit) == ("10.0.0.8", "max_concurrent_streams")
+
+
+def test_connections_closed_at_the_metrics_port_are_counted() -> None:
+    usage = Usage()
+    usage.metrics_connection_closed("10.0.0.7", METRICS_CONNECTIONS)
+    [limited] = usage.limited_clients()
+    assert (limited.address, limited.limit, limited.value) == ("10.0.0.7", METRICS_CONNECTIONS, 32)
+    assert usage.rejections == {METRICS_CONNECTIONS: 1}
+    assert set(usage.rejections) <= set(GATEWAY_LIMITS)
 
 
 async def test_bodies_that_are_too_large_in_total_are_counted_under_the_shared_limit() -> None:

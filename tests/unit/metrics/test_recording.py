@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
-from tidelog_runtime.telemetry.metrics.http_server import LoopCollector
+from tidelog_runtime.telemetry.metrics.http_server import Exposition, LoopCollector
 from tidelog_runtime.telemetry.metrics.metric import Metric, counter, gauge, histogram
 from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.service_catalogue import STATE_CHANGE_DURATION
@@ -172,6 +172,22 @@ async def test_a_scrape_has_the_values_of_the_loop_in_prometheus_format() -> Non
     assert build in lines
     assert not [line for line in lines if "_created" in line]
     assert list(text_string_to_metric_families(text))
+
+
+async def test_scrapes_at_the_same_time_on_the_loop_share_one_collection() -> None:
+    collected: list[MetricsSnapshot] = []
+
+    async def collect(snapshot: MetricsSnapshot) -> None:
+        collected.append(snapshot)
+
+    exposition = Exposition(BROKER_METRICS, collect, LoopWatch(lambda: 1.0), BUILD)
+    scrapes = [asyncio.create_task(exposition.text()) for _ in range(50)]
+    await asyncio.sleep(0)
+    scrapes.pop(0).cancel()
+    assert len(set(await asyncio.gather(*scrapes))) == 1
+    assert len(collected) == 1
+    await exposition.text()
+    assert len(collected) == 2
 
 
 def test_a_scrape_without_a_responding_loop_reports_only_that() -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
+from tidelog.caller_limits import (
+    GATEWAY_TOTAL_LIMITS,
+    METRICS_CONNECTIONS,
+    METRICS_CONNECTIONS_PER_CLIENT,
+    METRICS_LIMITS,
+    LimitedClient,
+)
 from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import listed, span
@@ -26,6 +32,12 @@ _NEXT_STEP = {
     "does not use; if many machines share the address, raise max_connections_per_client of {who}.",
     "connections": "Find the clients that hold most connections of {who} (`ss -tn` on its host), "
     "and let them use fewer; or start another gateway.",
+    METRICS_CONNECTIONS_PER_CLIENT: "Find what connects from that address to the metrics port of "
+    "{who} (metrics_listen; port 1000 above listen's by default), and let it close its "
+    "connections: a scraper needs one.",
+    METRICS_CONNECTIONS: "Find what connects from these addresses to the metrics port of {who} "
+    "(metrics_listen; port 1000 above listen's by default), and let only scrapers reach it: each "
+    "needs one connection.",
     "body_bytes": "Let clients send fewer large bodies to {who} at once, or raise its "
     "max_body_bytes.",
     **dict.fromkeys(
@@ -115,6 +127,8 @@ def _counted(limit: str) -> tuple[str, str]:
     closed."""
     if limit == "connections":
         return "connection", "connections"
+    if limit in METRICS_LIMITS:
+        return "metrics-port connection", "metrics-port connections"
     if limit == MAX_CONNECTIONS:
         return "request or idle connection", "requests or idle connections"
     return "request", "requests"

@@ -1,4 +1,4 @@
-"""Serves a service's metrics to Prometheus, through prometheus-client's own HTTP server.
+"""Serves a service's metrics to Prometheus.
 
 The server runs in threads of its own. The values are collected on the service's event loop,
 where nothing changes them meanwhile, and are formatted in the thread. If the loop is blocked, a
@@ -11,8 +11,7 @@ import asyncio
 import concurrent.futures
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from wsgiref.simple_server import WSGIServer
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 import structlog
 from prometheus_client import (
@@ -22,7 +21,7 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     generate_latest,
-    start_http_server,
+    make_wsgi_app,
 )
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -34,6 +33,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from tidelog.metrics_endpoint import MetricsEndpoint, OnClosed
 from tidelog.version import installed_version
 from tidelog_runtime.config import ServiceConfig
 from tidelog_runtime.telemetry.metrics.metric import LabelValues, Metric, MetricType
@@ -64,6 +64,8 @@ class MetricsServer:
     """Serves metrics from `start` to `stop`.
 
     - `build`: service, cluster and version.
+    - `on_closed`: reports connections that exceed a limit, in the server's thread.
+    - `port`: the port that it serves on; 0 before `start`.
     """
 
     def __init__(
@@ -72,10 +74,13 @@ class MetricsServer:
         collect: Collect,
         watch: LoopWatch,
         build: tuple[str, str, str],
+        on_closed: OnClosed = lambda _address, _limit: None,
     ) -> None:
+        self.port = 0
         self._collector = LoopCollector(tuple(metrics), collect, watch, build)
         self._watch = watch
-        self._server: WSGIServer | None = None
+        self._on_closed = on_closed
+        self._server: MetricsEndpoint | None = None
         self._watching: asyncio.Task[None] | None = None
 
     def start(self, host: str, port: int) -> str:
@@ -89,14 +94,16 @@ class MetricsServer:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
         try:
-            self._server, _ = start_http_server(port, host, registry)
+            server = MetricsEndpoint(host, port, make_wsgi_app(registry), self._on_closed)
         except OSError as error:
             raise MetricsUnavailableError(
                 f"cannot serve metrics on {host}:{port}: {error.strerror or error}; choose another "
                 "address with metrics_listen, or off"
             ) from error
+        threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+        self._server, self.port = server, server.server_port
         self._watching = asyncio.create_task(self._watch.run(), name="loop-watch")
-        return f"{host}:{self._server.server_port}"
+        return f"{host}:{self.port}"
 
     def stop(self) -> None:
         """Stops serving, without waiting for it.
@@ -110,19 +117,26 @@ class MetricsServer:
             threading.Thread(target=_end, args=(server,), name="metrics-end", daemon=True).start()
 
 
-def serve(config: ServiceConfig, metrics: Iterable[Metric], collect: Collect) -> MetricsServer:
-    """Starts serving at the configured address, which must exist.
+def serve(
+    config: ServiceConfig, metrics: Iterable[Metric], collect: Collect, on_closed: OnClosed
+) -> MetricsServer:
+    """Starts serving at the configured address, which must exist. See `MetricsServer`.
 
     Raises `MetricsUnavailableError`.
     """
     assert config.metrics_address is not None
     build = (config.service, config.cluster, installed_version())
-    server = MetricsServer(metrics, collect, LoopWatch(time.monotonic), build)
+    server = MetricsServer(metrics, collect, LoopWatch(time.monotonic), build, on_closed)
     _log.info("metrics_served", address=server.start(*config.metrics_address))
     return server
 
 
-def _end(server: WSGIServer) -> None:
+def with_metrics_port(ports: Sequence[int], server: MetricsServer | None) -> list[int]:
+    """Returns all ports of a process that serves metrics, or none."""
+    return [*ports] if server is None else [*ports, server.port]
+
+
+def _end(server: MetricsEndpoint) -> None:
     server.shutdown()
     server.server_close()
 
@@ -149,8 +163,22 @@ class Exposition:
         self._library = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._library)
+        self._rendering: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
+        """Returns the metrics. Scrapes that arrive before it has them share the result: the event
+        loop renders at most once for all requests that it receives at a time."""
+        if self._rendering is None:
+            self._rendering = asyncio.create_task(self._render(), name="scrape")
+        return await asyncio.shield(self._rendering)
+
+    async def _render(self) -> bytes:
+        try:
+            return await self._rendered()
+        finally:
+            self._rendering = None
+
+    async def _rendered(self) -> bytes:
         began = time.perf_counter()
         snapshot = MetricsSnapshot(self._metrics)
         snapshot.set_histograms(self._watch.lag)
@@ -176,6 +204,8 @@ class _Collected(Collector):
 class LoopCollector(Collector):
     """Collects metrics on the service's event loop, for a scrape in another thread.
 
+    One scrape at a time: `MetricsEndpoint` sees to that.
+
     - `loop`: the service's event loop; None before it runs.
     """
 
@@ -192,8 +222,6 @@ class LoopCollector(Collector):
         self._watch = watch
         self._build = build
         self._timeouts = 0
-        # One scrape at a time: concurrent ones would only delay each other.
-        self._scrape = threading.Lock()
 
     def collect(self) -> Iterator[MetricFamily]:
         snapshot = MetricsSnapshot(self._metrics)
@@ -213,8 +241,6 @@ class LoopCollector(Collector):
         loop = self.loop
         if loop is None or loop.is_closed():
             return False
-        if not self._scrape.acquire(timeout=COLLECTION_TIMEOUT_S):
-            return False
         try:
             collecting = asyncio.run_coroutine_threadsafe(self._fill(snapshot), loop)
             try:
@@ -224,8 +250,6 @@ class LoopCollector(Collector):
                 return False
         except RuntimeError:  # the loop was closed in the meantime
             return False
-        finally:
-            self._scrape.release()
         return True
 
     async def _fill(self, snapshot: MetricsSnapshot) -> None:

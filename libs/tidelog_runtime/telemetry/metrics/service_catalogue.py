@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from tidelog.caller_limits import CallerLimits
+from tidelog.caller_limits import SERVICE_LIMITS
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_runtime.telemetry.metrics.metric import counter, gauge, histogram
 
@@ -122,9 +122,10 @@ CLIENT_REJECTIONS = counter(
     "Requests that were rejected, and idle connections that were closed, because their client, or "
     "all clients, had too many at once.",
     "The service's log names the client's address and the limit; let it share one producer or "
-    "consumer, or raise the setting that the label names.",
+    "consumer, or raise the setting that the label names. The limits metrics_connections... are "
+    "of connections to the metrics port.",
     labels=("limit",),
-    series=[(limit,) for limit in CallerLimits._fields],
+    series=[(limit,) for limit in SERVICE_LIMITS],
 )
 QUEUE_DEPTH = gauge(
     "tidelog_queue_depth",

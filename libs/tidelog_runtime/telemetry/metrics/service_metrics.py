@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tidelog.caller_limits import Callers
+from tidelog.caller_limits import SERVICE_LIMITS, Callers
 from tidelog.inspection.model import StoreHealth
+from tidelog.metrics_endpoint import OnClosed
 from tidelog.state_changes.event import StateChange
+from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.metrics.metric import Metric
 from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.service_catalogue import (
@@ -76,11 +78,18 @@ Collect = Callable[[MetricsSnapshot], Awaitable[None]]
 def with_callers(collect: Collect, callers: Callers) -> Collect:
     async def collect_all(snapshot: MetricsSnapshot) -> None:
         snapshot.set(CLIENT_REQUESTS, callers.requests)
-        for limit in callers.limits._fields:
+        for limit in SERVICE_LIMITS:
             snapshot.set(CLIENT_REJECTIONS, callers.rejected[limit], limit)
         await collect(snapshot)
 
     return collect_all
+
+
+def closed_metrics_connections(callers: Callers, clock: Clock) -> OnClosed:
+    """Returns what counts connections to the metrics port that exceed a limit."""
+    return lambda address, limit: callers.metrics_connection_closed(
+        address, limit, clock.monotonic_ms()
+    )
 
 
 INTERVAL_S = 0.5

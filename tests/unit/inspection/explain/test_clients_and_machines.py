@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
+from tidelog.caller_limits import (
+    GATEWAY_TOTAL_LIMITS,
+    METRICS_CONNECTIONS_PER_CLIENT,
+    LimitedClient,
+)
 from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.model import RejectedRequests
 from tidelog.inspection.resource_pressures import BrokerPressure
@@ -155,6 +159,22 @@ def test_each_shared_gateway_limit_is_one_finding_with_a_next_step(
     assert "client 10.0.0.8" in said(finding)
     assert "{" not in finding.next_step
     assert "for answers before it sends more" not in finding.next_step
+
+
+def test_a_client_with_too_many_connections_to_a_metrics_port_is_found_with_the_port(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.limited_clients[1] = [
+        LimitedClient("10.0.0.7", METRICS_CONNECTIONS_PER_CLIENT, 8, 392, 900)
+    ]
+    (finding,) = cluster.explain()
+    assert (finding.cause, finding.broker) == ("client_limited", 1)
+    assert finding.summary == (
+        "client 10.0.0.7 is at metrics_connections_per_client (8) of broker-1: "
+        "392 metrics-port connections rejected, the last 900 ms ago"
+    )
+    assert "connects from that address to the metrics port of broker-1" in finding.next_step
+    assert "raise" not in finding.next_step
 
 
 def test_connections_with_a_separate_finding_are_not_reported_twice(
