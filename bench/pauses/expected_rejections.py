@@ -45,6 +45,7 @@ EXPECTED: Mapping[str, str] = {
     "Watch: largest": "FAILED_PRECONDITION",
     "Watch: most entries, all empty": "FAILED_PRECONDITION",
     "AnnounceGateway: most entries, all empty": "ERROR_CODE_INVALID_REQUEST",
+    "Health.Check: longest name": "NOT_FOUND",
     **dict.fromkeys(_HOSTILE, "ERROR_CODE_INVALID_BATCH"),
 }
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 from tidelog import v1
 from tidelog.batch import new_batch
@@ -25,10 +27,11 @@ from tidelog.request_bounds import (
     MAX_DESCRIBED_PRODUCERS,
     MAX_INTERNAL_REQUEST_BYTES,
     MAX_REQUEST_BYTES,
+    MAX_TEXT_BYTES,
     entries_limit,
     total_entries_limit,
 )
-from tidelog.rpc.message_bounds import is_internal
+from tidelog.rpc.message_bounds import is_internal, max_request_bytes
 from tidelog.rpc.wire import batch_to_wire
 from tidelog.state_changes.event import Kind
 from tidelog.v1 import admin_pb2, broker_pb2, scrub_pb2
@@ -38,7 +41,11 @@ pb = broker_pb2
 
 # The services of controllers alone, and of both; all others belong to brokers.
 _OF_CONTROLLERS = frozenset({"AdminService", "ControllerService"})
-_OF_BOTH = frozenset({"InspectService"})
+_OF_BOTH = frozenset({"InspectService", "Health", "ServerReflection"})
+# Services that are not Tidelog's own.
+_STANDARD = (health_pb2, reflection_pb2)
+# The library that serves health checks has no List.
+_NOT_SERVED = frozenset({"/grpc.health.v1.Health/List"})
 
 # The topics of the requests.
 SMALL_TOPIC, WIDE_TOPIC, LARGE_TOPIC = "pauses", "pauses-wide", "pauses-large"
@@ -71,9 +78,10 @@ def rpcs_of(modules: Iterable[ModuleType]) -> Iterator[MethodDescriptor]:
 
 
 def all_rpcs() -> list[MethodDescriptor]:
-    """The RPCs of all services, as the generated modules describe them."""
+    """The RPCs of all services, standard ones included, as the generated modules describe them."""
     names = sorted(m.name for m in iter_modules(v1.__path__) if m.name.endswith("_pb2"))
-    return list(rpcs_of(import_module(f"{v1.__name__}.{name}") for name in names))
+    own = (import_module(f"{v1.__name__}.{name}") for name in names)
+    return [rpc for rpc in rpcs_of((*own, *_STANDARD)) if method_name(rpc) not in _NOT_SERVED]
 
 
 def broker_rpcs() -> list[MethodDescriptor]:
@@ -92,15 +100,13 @@ def method_name(rpc: MethodDescriptor) -> str:
 def cases(rpcs: Iterable[MethodDescriptor]) -> Iterator[Case]:
     for rpc in rpcs:
         name = method_name(rpc)
-        yield Case(f"{rpc.name}: largest", name, largest(rpc))
+        of_standard = rpc.containing_service.file in [each.DESCRIPTOR for each in _STANDARD]
+        short = f"{rpc.containing_service.name}.{rpc.name}" if of_standard else rpc.name
+        yield Case(f"{short}: largest", name, largest(rpc))
         if is_internal(name):
-            yield Case(
-                f"{rpc.name}: most entries, all empty",
-                name,
-                empty_entries(rpc),
-            )
+            yield Case(f"{short}: most entries, all empty", name, empty_entries(rpc))
         for what, make in EXPENSIVE.get(name, {}).items():
-            yield Case(f"{rpc.name}: {what}", name, make())
+            yield Case(f"{short}: {what}", name, make())
 
 
 def largest(rpc: MethodDescriptor) -> Any:
@@ -108,7 +114,8 @@ def largest(rpc: MethodDescriptor) -> Any:
     made: Any = GetMessageClass(rpc.input_type)()
     fields = list(rpc.input_type.fields)
     repeated = [field for field in fields if field.is_repeated and field.containing_oneof is None]
-    room = MAX_REQUEST_BYTES if not is_internal(method_name(rpc)) else 4 * MAX_REQUEST_BYTES
+    method = method_name(rpc)
+    room = min(max_request_bytes(method), (4 if is_internal(method) else 1) * MAX_REQUEST_BYTES)
     for field in fields:
         if not field.is_repeated:
             _set(made, field)
@@ -184,6 +191,9 @@ def _make_valid(request: Any) -> None:
             request.kinds[:] = [Kind.CREATE.value] * len(request.kinds)
         case "ExplainRequest":
             request.timeout_ms = 1_000
+        case "HealthCheckRequest":
+            # The service as a whole; another name is of no service.
+            request.service = ""
         case _:
             pass
 
@@ -395,9 +405,24 @@ def add_partitions() -> Any:
     )
 
 
+def unknown_service() -> Any:
+    return health_pb2.HealthCheckRequest(service="n" * MAX_TEXT_BYTES)
+
+
+def description() -> Any:
+    """Of a large file that brokers and controllers have."""
+    return reflection_pb2.ServerReflectionRequest(file_by_filename="tidelog/v1/inspect.proto")
+
+
 _ADMIN = "/tidelog.v1.AdminService"
 _BROKER = "/tidelog.v1.BrokerService"
 EXPENSIVE: dict[str, dict[str, Callable[[], Any]]] = {
+    "/grpc.health.v1.Health/Check": {"longest name": unknown_service},
+    "/grpc.health.v1.Health/Watch": {"longest name": unknown_service},
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": {
+        "large file": description,
+        "list of services": lambda: reflection_pb2.ServerReflectionRequest(list_services=""),
+    },
     f"{_BROKER}/Produce": {
         "40 million empty records": lambda: produce(SMALL_TOPIC, empty_records(40_000_000)),
         "40 million lengths of one record": lambda: produce(

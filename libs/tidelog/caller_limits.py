@@ -39,6 +39,9 @@ OVER_AFTER_MS = 60_000
 # Requests beyond the limits for methods that only describe the service: a service at a limit must
 # be able to report it.
 RESERVED_FOR_INSPECTION = 32
+# The same for health checks: an orchestrator restarts a service that rejects its probe. More, so
+# that inspections do not take their room. A check is answered at once, so few are in progress.
+RESERVED_FOR_HEALTH_CHECKS = 2 * RESERVED_FOR_INSPECTION
 
 
 class CallerLimits(NamedTuple):

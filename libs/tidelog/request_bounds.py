@@ -60,6 +60,9 @@ MAX_INTERNAL_ENTRY_BYTES = 256 << 10
 # its members, the members of a move, and its configuration.
 MAX_LEADER_AND_ISR_ENTRIES = 35 * MAX_REPLICAS_PER_REQUEST
 MAX_REQUEST_BYTES = 1 << 20
+# Bytes of a request that a service keeps until its client ends the call, and of health checks. An
+# address may have thousands of them.
+MAX_KEPT_REQUEST_BYTES = 16 << 10
 # Replicas of one partition: as many as the brokers of a cluster, and far more than needed.
 MAX_REPLICAS_PER_PARTITION = 1_000
 # Partitions that one ReportDisk request names.
@@ -203,7 +206,7 @@ def check_request_bytes(method: str, size_bytes: int, limit: int) -> None:
     if size_bytes > limit:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"a {method} request has {size_bytes} bytes; it has at most {limit}: send several",
+            f"a {method} request has {size_bytes} bytes; it has at most {limit}: send smaller ones",
         )
 
 

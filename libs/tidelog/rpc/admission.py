@@ -9,10 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import grpc
+import grpc.aio
 from google.protobuf.message import Message
 
 from tidelog.caller_limits import (
     METRICS_LIMITS,
+    RESERVED_FOR_HEALTH_CHECKS,
     RESERVED_FOR_INSPECTION,
     CallerLimits,
     Callers,
@@ -31,21 +34,22 @@ from tidelog.rpc.message_bounds import (
 )
 from tidelog.rpc.wrapped_handlers import HandlerWrapper, Parse, Stream, Unary, request_type
 
-# Answered regardless of the number of requests: a monitor has to know that the service is alive.
-_UNCOUNTED = ("/grpc.health.", "/grpc.reflection.")
-_INSPECTIONS = (
-    "/tidelog.v1.InspectService/DescribeService",
-    "/tidelog.v1.InspectService/Explain",
-)
+# How far requests may exceed the limits: those that report how a service is.
+_RESERVED = {
+    "/grpc.health.v1.Health/Check": RESERVED_FOR_HEALTH_CHECKS,
+    "/tidelog.v1.InspectService/DescribeService": RESERVED_FOR_INSPECTION,
+    "/tidelog.v1.InspectService/Explain": RESERVED_FOR_INSPECTION,
+}
 LOG_INTERVAL_S = 10.0
 
 _log = logging.getLogger(__name__)
 _Context = Any
-_Begin = Callable[[Any, _Context], Awaitable[str]]
+_Begin = Callable[[_Context], Awaitable[None]]
 
 
 class Admission(HandlerWrapper):
-    """Admission to one server. Servers of one process share `callers`.
+    """Admission to one server, of standard services as well. Servers of one process share
+    `callers`.
 
     Requests between brokers and controllers have no limit, because a server accepts more requests
     than all clients together may have. Only their connections are recorded."""
@@ -55,9 +59,6 @@ class Admission(HandlerWrapper):
         self.callers = callers or new_callers(CallerLimits())
         self._logged_at: dict[str, float] = {}
 
-    def wraps(self, method: str) -> bool:
-        return not method.startswith(_UNCOUNTED)
-
     def parse(self, method: str, parse: Parse | None) -> Parse | None:
         if parse is None:
             return None
@@ -65,65 +66,103 @@ class Admission(HandlerWrapper):
             parse = parse_produce
         return bounded_deserializer(method, parse, request_type(method))
 
-    def unary(self, method: str, behave: Unary) -> Unary:
-        begin, end = self._counting(method)
+    def _wrap(self, method: str, handler: Any) -> Any:
+        """A call takes room of the server as soon as it exists, but gRPC calls a handler of one
+        request only when that has arrived, and a client may never send it. So gRPC gets handlers
+        of streams, which count the call and then read its request."""
+        if handler.stream_unary is not None:
+            raise NotImplementedError(f"{method}: a stream of requests with one answer")
+        wrapped = super()._wrap(method, handler)
+        forms = wrapped.request_deserializer, wrapped.response_serializer
+        if wrapped.unary_unary is not None:
+            return grpc.stream_unary_rpc_method_handler(wrapped.unary_unary, *forms)
+        if wrapped.unary_stream is not None:
+            return grpc.stream_stream_rpc_method_handler(wrapped.unary_stream, *forms)
+        return wrapped
 
-        async def admitted(request: Any, context: _Context) -> Any:
-            request = await parsed(method, request)
-            peer = await begin(request, context)
-            try:
-                return await behave(request, context)
-            finally:
-                end(peer)
+    def unary(self, method: str, behave: Unary) -> Unary:
+        begin = self._counting(method)
+
+        async def admitted(_: Any, context: _Context) -> Any:
+            await begin(context)
+            return await behave(await self._only_request(method, context), context)
+
+        return admitted
+
+    def stream_of_one(self, method: str, behave: Stream) -> Stream:
+        begin = self._counting(method)
+
+        async def admitted(_: Any, context: _Context) -> AsyncIterator[Any]:
+            await begin(context)
+            async for response in behave(await self._only_request(method, context), context):
+                yield response
 
         return admitted
 
     def stream(self, method: str, behave: Stream) -> Stream:
-        begin, end = self._counting(method)
+        begin = self._counting(method)
 
-        async def admitted(request: Any, context: _Context) -> AsyncIterator[Any]:
-            request = await parsed(method, request)
-            peer = await begin(request, context)
-            if isinstance(request, AsyncIterator):
-                request = _accepted(method, request, context)
-            try:
-                async for response in behave(request, context):
-                    yield response
-            finally:
-                end(peer)
+        async def admitted(requests: Any, context: _Context) -> AsyncIterator[Any]:
+            await begin(context)
+            async for response in behave(self._accepted(method, requests, context), context):
+                yield response
 
         return admitted
 
-    def _counting(self, method: str) -> tuple[_Begin, Callable[[str], None]]:
+    def _counting(self, method: str) -> _Begin:
+        """Returns a function that counts a call until its end, or ends it if it is rejected. The
+        end is not that of its handler: a client may leave the response unread."""
         if is_internal(method):
-            return self._begin_internal, self.callers.end_internal
-        return partial(self._begin, method in _INSPECTIONS), self.callers.end
+            return self._begin_internal
+        return partial(self._begin, _RESERVED.get(method, 0))
 
-    async def _begin_internal(self, request: Any, context: _Context) -> str:
+    async def _begin_internal(self, context: _Context) -> None:
         peer = str(context.peer())
-        if isinstance(request, Rejected):
-            self._log_rejection(request.error, peer)
-            await abort(context, request.error)
         self.callers.begin_internal(peer)
-        return peer
+        context.add_done_callback(lambda _: self.callers.end_internal(peer))
 
-    async def _begin(self, is_inspection: bool, request: Any, context: _Context) -> str:
-        """Returns the caller, which is counted from now on. Ends the call if it is rejected."""
+    async def _begin(self, reserved: int, context: _Context) -> None:
         peer = str(context.peer())
+        try:
+            self.callers.begin(peer, time.monotonic_ns() // 1_000_000, reserved)
+        except TidelogError as error:
+            await abort(context, error)
+        context.add_done_callback(lambda _: self.callers.end(peer))
+
+    async def _only_request(self, method: str, context: _Context) -> Any:
+        received = await context.read()
+        if received is grpc.aio.EOF:
+            # Without a status the call would stay open.
+            name = method.rpartition("/")[2]
+            await abort(
+                context,
+                TidelogError(
+                    ErrorCode.INVALID_REQUEST, f"a {name} call ended without a request; send one"
+                ),
+            )
+        return await self._accept(method, received, context)
+
+    async def _accepted(
+        self, method: str, requests: AsyncIterator[Any], context: _Context
+    ) -> AsyncIterator[Any]:
+        async for received in requests:
+            yield await self._accept(method, received, context)
+
+    async def _accept(self, method: str, received: Any, context: _Context) -> Any:
+        """Returns the request. Ends the call if the request is rejected."""
+        request = await parsed(method, received)
         try:
             if isinstance(request, Rejected):
                 raise request.error
             message = request.message if isinstance(request, DetachedProduce) else request
-            if isinstance(message, Message):
+            # `parsed` checks those between brokers and controllers.
+            if isinstance(message, Message) and not is_internal(method):
                 for _ in check_in_slices(message):
                     await asyncio.sleep(0)
-            reserved = RESERVED_FOR_INSPECTION if is_inspection else 0
-            self.callers.begin(peer, time.monotonic_ns() // 1_000_000, reserved)
         except TidelogError as error:
-            if error.code is not ErrorCode.TOO_MANY_REQUESTS:
-                self._log_rejection(error, peer)
+            self._log_rejection(error, str(context.peer()))
             await abort(context, error)
-        return peer
+        return request
 
     def _log_rejection(self, error: TidelogError, peer: str) -> None:
         """Logs at intervals, because a client may try thousands of times per second."""
@@ -132,17 +171,6 @@ class Admission(HandlerWrapper):
         if now - self._logged_at.get(code, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged_at[code] = now
             _log.warning("request rejected: %s (client %s, %s)", error.message, peer, code)
-
-
-async def _accepted(
-    method: str, requests: AsyncIterator[Any], context: _Context
-) -> AsyncIterator[Any]:
-    """Yields requests. Ends the call with the first one that is rejected."""
-    async for received in requests:
-        request = await parsed(method, received)
-        if isinstance(request, Rejected):
-            await abort(context, request.error)
-        yield request
 
 
 def new_callers(limits: CallerLimits) -> Callers:

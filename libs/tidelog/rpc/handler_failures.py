@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NoReturn
 
+import grpc
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -22,21 +23,17 @@ from tidelog.rpc.wrapped_handlers import HandlerWrapper, Stream, Unary
 LOG_INTERVAL_S = 10.0
 
 _log = logging.getLogger(__name__)
-_PACKAGE = "/tidelog."
 # gRPC's own errors: the call is over, or its client is gone.
 _OF_GRPC = (grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError)
 
 
 class HandlerFailures(HandlerWrapper):
-    """Guards the handlers of Tidelog's services. It is the first interceptor of a server."""
+    """Guards the handlers of all services. It is the first interceptor of a server."""
 
     def __init__(self) -> None:
         super().__init__()
         # Time of the last logged failure, by method.
         self._logged_at: dict[str, float] = {}
-
-    def wraps(self, method: str) -> bool:
-        return method.startswith(_PACKAGE)
 
     def unary(self, method: str, behave: Unary) -> Unary:
         async def guarded(request: Any, context: Any) -> Any:
@@ -45,7 +42,7 @@ class HandlerFailures(HandlerWrapper):
             except _OF_GRPC:
                 raise
             except Exception as error:
-                await abort(context, self._failure(method, error))
+                await self._abort(method, context, error)
 
         return guarded
 
@@ -57,9 +54,15 @@ class HandlerFailures(HandlerWrapper):
             except _OF_GRPC:
                 raise
             except Exception as error:
-                await abort(context, self._failure(method, error))
+                await self._abort(method, context, error)
 
         return guarded
+
+    async def _abort(self, method: str, context: Any, error: Exception) -> NoReturn:
+        if context.code() is grpc.StatusCode.UNIMPLEMENTED:
+            # Generated code sets it for a method that the service does not implement, and raises.
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not implemented")
+        await abort(context, self._failure(method, error))
 
     def _failure(self, method: str, error: Exception) -> TidelogError:
         if isinstance(error, TidelogError):

@@ -29,6 +29,8 @@ ENTRIES_PER_SLICE = 1_000
 
 _INTERNAL_SERVICES = ("tidelog.v1.Replica", "tidelog.v1.ControllerService")
 PRODUCE = "/tidelog.v1.BrokerService/Produce"
+# Streams that last until their client ends them, and health checks.
+_KEPT = ("/grpc.health.", "/grpc.reflection.", "/tidelog.v1.InspectService/WatchEvents")
 _PRODUCE_REQUEST = "tidelog.v1.ProduceRequest"
 
 
@@ -48,6 +50,8 @@ def max_request_bytes(method: str) -> int:
         return request_bounds.MAX_PRODUCE_REQUEST_BYTES
     if is_internal(method):
         return request_bounds.MAX_INTERNAL_REQUEST_BYTES
+    if method.startswith(_KEPT):
+        return request_bounds.MAX_KEPT_REQUEST_BYTES
     return request_bounds.MAX_REQUEST_BYTES
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -24,15 +25,16 @@ class HandlerWrapper(grpc.aio.ServerInterceptor, ABC):
         self._wrapped: dict[str, tuple[Any, Any]] = {}
 
     @abstractmethod
-    def wraps(self, method: str) -> bool:
-        """Returns whether handlers of `/package.Service/Method` are wrapped."""
-
-    @abstractmethod
-    def unary(self, method: str, behave: Unary) -> Unary: ...
+    def unary(self, method: str, behave: Unary) -> Unary:
+        """Wraps a handler with one response, for one request or a stream of requests."""
 
     @abstractmethod
     def stream(self, method: str, behave: Stream) -> Stream:
         """Wraps a handler with a stream of responses, for one request or a stream of requests."""
+
+    def stream_of_one(self, method: str, behave: Stream) -> Stream:
+        """Wraps a handler with a stream of responses for one request."""
+        return self.stream(method, behave)
 
     def parse(self, method: str, parse: Parse | None) -> Parse | None:  # noqa: ARG002
         """Returns the deserializer of requests."""
@@ -45,8 +47,8 @@ class HandlerWrapper(grpc.aio.ServerInterceptor, ABC):
     ) -> Any:
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
-        if handler is None or not self.wraps(method):
-            return handler
+        if handler is None:
+            return None
         known = self._wrapped.get(method)
         if known is None or known[0] is not handler:
             known = handler, self._wrap(method, handler)
@@ -59,17 +61,34 @@ class HandlerWrapper(grpc.aio.ServerInterceptor, ABC):
         if handler.unary_unary is not None:
             wrapped = self.unary(method, handler.unary_unary)
             return grpc.unary_unary_rpc_method_handler(wrapped, *forms)
+        if handler.stream_unary is not None:
+            wrapped = self.unary(method, handler.stream_unary)
+            return grpc.stream_unary_rpc_method_handler(wrapped, *forms)
         if handler.unary_stream is not None:
-            streaming = self.stream(method, handler.unary_stream)
+            streaming = self.stream_of_one(method, _generating(handler.unary_stream))
             return grpc.unary_stream_rpc_method_handler(streaming, *forms)
-        if handler.stream_stream is not None:
-            streaming = self.stream(method, handler.stream_stream)
-            return grpc.stream_stream_rpc_method_handler(streaming, *forms)
-        raise NotImplementedError(f"{method}: a stream of requests with one answer is not wrapped")
+        streaming = self.stream(method, _generating(handler.stream_stream))
+        return grpc.stream_stream_rpc_method_handler(streaming, *forms)
+
+
+def _generating(behave: Any) -> Stream:
+    """Returns a handler that yields its responses. gRPC also has handlers that write them to their
+    context, such as Watch of the health service; those yield none."""
+    if not inspect.iscoroutinefunction(behave):
+        generating: Stream = behave
+        return generating
+
+    async def writing(request: Any, context: Any) -> AsyncIterator[Any]:
+        await behave(request, context)
+        nothing: tuple[Any, ...] = ()
+        for response in nothing:
+            yield response
+
+    return writing
 
 
 def is_declared(method: str) -> bool:
-    """Returns whether it is an RPC of Tidelog. A client can invent any other name."""
+    """Returns whether a service of this process has it. A client can invent any other name."""
     return request_type(method) is not None
 
 

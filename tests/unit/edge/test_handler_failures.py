@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.channels import new_server, open_channel
@@ -81,6 +82,22 @@ async def test_a_failing_handler_ends_its_request_with_a_typed_error_and_the_ser
         assert (await stub.Metadata(broker_pb2.MetadataRequest())).cluster_id == "sea"
     logged = caplog.text.count("request failed: Metadata")
     assert logged == (0 if isinstance(error, TidelogError) else 1)
+
+
+async def test_a_method_that_a_standard_service_lacks_is_reported_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = new_server()
+    health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with open_channel(f"127.0.0.1:{port}") as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError, match="Health/List is not implemented") as caught:
+            await stub.List(health_pb2.HealthListRequest())
+    await server.stop(None)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert caplog.text == ""
 
 
 async def test_a_failing_stream_ends_with_a_typed_error_after_its_messages() -> None:
