@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import grpc.aio
 
 from tidelog.caller_limits import Callers
@@ -60,12 +62,14 @@ def open_channel(address: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
 
 
-def new_server(callers: Callers | None = None) -> grpc.aio.Server:
+def new_server(
+    callers: Callers | None = None, first: Sequence[grpc.aio.ServerInterceptor] = ()
+) -> grpc.aio.Server:
     """Returns a server that rejects calls beyond MAX_CONCURRENT_CALLS with RESOURCE_EXHAUSTED, and
     calls that `Admission` rejects. A handler that fails ends only its own call (`HandlerFailures`).
-    `callers`: shared by the servers of one process."""
+    `callers`: shared by the servers of one process. `first`: interceptors before the others."""
     return grpc.aio.server(
         options=SERVER_OPTIONS,
         maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS,
-        interceptors=(HandlerFailures(), Admission(callers)),
+        interceptors=(*first, HandlerFailures(), Admission(callers)),
     )

@@ -222,12 +222,9 @@ def new_broker(config: BrokerConfig) -> Parts:
     return Parts(broker, metrics, new_callers(config.caller_limits), disk_times)
 
 
-def add_services(
-    server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, broker_id: int
-) -> None:
+def add_services(server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer) -> None:
     """Adds the services for clients, brokers and controllers."""
     broker, metrics, *_ = parts
-    add_start_gate(server, broker, broker_id)
     replica_fetch: ReplicaFetchCall = broker.replica_fetch.handle
     if metrics is not None:
         replica_fetch = metered_replica_fetch(replica_fetch, metrics.requests)
@@ -256,7 +253,6 @@ def add_external_services(
 ) -> None:
     """Adds the client services of `external_listen`. Brokers and controllers get none there."""
     broker = parts.broker
-    add_start_gate(server, broker, config.broker_id)
     addresses = ExternalAddresses(CachedServices(broker.cache, config.broker_id, config))
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(
         ExternalBrokerService(client_service_of(parts), addresses), server
@@ -274,11 +270,6 @@ def client_service_of(parts: Parts) -> BrokerService:
     if metrics is None:
         return client_service(broker)
     return MeteredBrokerService(broker, metrics.requests)
-
-
-def add_start_gate(server: grpc.aio.Server, broker: Broker, broker_id: int) -> None:
-    gate = StartGate(lambda: broker.start.rejection_reason(broker_id))
-    server.add_generic_rpc_handlers((gate,))
 
 
 def add_reflection(server: grpc.aio.Server, modules: Sequence[ModuleType]) -> None:
@@ -358,14 +349,15 @@ async def run(config: BrokerConfig) -> int:
         loop.add_signal_handler(signal_number, stop_requested.set)
     parts = new_broker(config)
     broker = parts.broker
-    servers = [new_server(parts.callers)]
+    gate = StartGate(lambda: broker.start.rejection_reason(config.broker_id))
+    servers = [new_server(parts.callers, [gate])]
     health = health_aio.HealthServicer()
     await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-    add_services(servers[0], parts, health, config.broker_id)
+    add_services(servers[0], parts, health)
     bound = listen(servers[0], config.listen, "listen")
     listening = [bound]
     if config.external_listen is not None:
-        servers.append(new_server(parts.callers))
+        servers.append(new_server(parts.callers, [gate]))
         add_external_services(servers[1], parts, health, config)
         listening.append(listen(servers[1], config.external_listen, "external_listen"))
     ports = [int(address.rpartition(":")[2]) for address in listening]

@@ -3,7 +3,7 @@ answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -23,23 +23,29 @@ _ANSWERED = tuple(
 )
 
 
-class StartGate(grpc.GenericRpcHandler):
-    """A handler that is added to a server before its services; each call tries the handlers in
-    order.
+class StartGate(grpc.aio.ServerInterceptor):
+    """The first interceptor of a server. A handler of its own would not do: gRPC looks for methods
+    that generated code registered before it tries other handlers.
 
     `rejection_reason` returns why calls are rejected now; empty: they are accepted. The status
     is UNAVAILABLE, as though the broker were not running."""
 
     def __init__(self, rejection_reason: Callable[[], str]) -> None:
         self._rejection_reason = rejection_reason
+        # A handler of one request would wait for it, and a client may never send it.
+        self._rejecting: Any = grpc.stream_stream_rpc_method_handler(self._reject)
 
-    def service(self, details: Any) -> Any:
-        """Returns a handler that rejects the call; None: the next handler is tried."""
-        if not self._rejection_reason() or str(details.method).startswith(_ANSWERED):
-            return None
-        return grpc.unary_unary_rpc_method_handler(self._reject)
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        method = str(handler_call_details.method)
+        if not self._rejection_reason() or method.startswith(_ANSWERED):
+            return await continuation(handler_call_details)
+        return self._rejecting
 
-    async def _reject(self, _: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def _reject(self, _: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         await context.abort(
             grpc.StatusCode.UNAVAILABLE, self._rejection_reason() or "it has just started"
         )
