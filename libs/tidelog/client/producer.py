@@ -305,7 +305,7 @@ class Producer:
         now_ms = self._clock.monotonic_ms()
         admission = self._admission
         deadline_ms = now_ms + admission.delivery_timeout_ms
-        delivery: DeliveryFuture[Delivery] = DeliveryFuture(loop=loop)
+        delivery: DeliveryFuture[Delivery] = DeliveryFuture.new(loop)
         record = (key, value, headers, timestamp_ms, delivery)
         # A filled batch is sent before the next one is filled.
         pauses = self._filled or self._lifecycle.is_yield_due(now_ms)
