@@ -36,7 +36,7 @@ def partly_sent(error: TidelogError, batch_count: int) -> TidelogError:
     """Returns the error of a call that has sent this many batches before."""
     return TidelogError(
         error.code,
-        f"{error.message}; {batch_count} batches that the call sent before may be written",
+        f"{error.message}; what the call sent before may be written (batches: {batch_count})",
         outcome_unknown=True,
     )
 
