@@ -10,7 +10,7 @@ import json
 import multiprocessing
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tidelog.client import (
@@ -143,6 +143,27 @@ def sync_clients(bootstrap: str) -> dict[str, str]:
     return seen
 
 
+async def _forks_with_deliveries(bootstrap: str, seen: dict[str, str]) -> None:
+    """The parent forks before its deliveries have an outcome."""
+
+    async def wait(delivery: Awaitable[Any]) -> Any:
+        return await delivery
+
+    async with Producer(bootstrap, linger_ms=60_000) as producer:
+        deliveries: dict[str, Awaitable[Any]] = {
+            "delivery": await producer.send(TOPIC, b"parent"),
+            # Not sent yet, because nothing is awaited before the fork.
+            "batch delivery": await producer.send_many(TOPIC, [b"parent"]),
+        }
+        for name, delivery in deliveries.items():
+            seen[f"inherited {name}"] = in_child(
+                lambda delivery=delivery: asyncio.run(wait(delivery))  # type: ignore[misc]
+            )
+        await producer.flush()
+        for delivery in deliveries.values():
+            await wait(delivery)
+
+
 async def async_clients(bootstrap: str) -> dict[str, str]:
     """The parent forks in a coroutine."""
     seen: dict[str, str] = {}
@@ -161,6 +182,7 @@ async def async_clients(bootstrap: str) -> dict[str, str]:
 
         seen["inherited producer"] = in_child(inherited)
         seen["close of an inherited client"] = in_child(closes_inherited)
+        await _forks_with_deliveries(bootstrap, seen)
         seen["own client"] = in_child(lambda: own_async(bootstrap))
         seen["parent"] = (await (await producer.send(TOPIC, b"parent"))).topic
         async with Consumer(bootstrap, max_wait_ms=2_000) as consumer:

@@ -69,6 +69,8 @@ async def test_a_fork_within_a_coroutine() -> None:
     assert await seen_by("async") == {
         "inherited producer": "CLIENT_FORKED",
         "close of an inherited client": "None",
+        "inherited delivery": "CLIENT_FORKED",
+        "inherited batch delivery": "CLIENT_FORKED",
         "own client": "sent",
         "parent": "sea",
         # gRPC cannot be stopped there: the limit that docs/client-guarantees.md states.

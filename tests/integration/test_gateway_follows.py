@@ -12,9 +12,15 @@ import pytest_asyncio
 
 from integration.clusters import running_cluster
 from integration.topics import new_name
+from integration.waiting import until
+from tidelog.client.partitioner import partition_for_key
 from tidelog_runtime.local.cluster import LocalCluster
 
 PATIENCE_SECONDS = 60.0
+# Of two partitions.
+KEY_OF_PARTITION_1 = next(
+    key for key in map(str, range(100)) if partition_for_key(key.encode(), 2) == 1
+)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -113,6 +119,46 @@ async def test_some_records_of_a_request_may_fail(gateway: httpx.AsyncClient) ->
     written, refused = answer.json()["results"]
     assert (answer.status_code, written["error"]) == (207, None)
     assert refused["error"]["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+async def sent_record(gateway: httpx.AsyncClient, topic: str, **request: Any) -> httpx.Response:
+    body = {"records": [{"key": KEY_OF_PARTITION_1, "value": "x"}], **request}
+    return await gateway.post(f"/v1/topics/{topic}/records", json=body)
+
+
+async def test_a_running_producer_of_the_gateway_uses_added_partitions(
+    gateway: httpx.AsyncClient,
+) -> None:
+    topic = await created(gateway, "grows")
+    before = (await sent_record(gateway, topic)).json()["results"]
+    assert [result["partition"] for result in before] == [0]
+    count = await gateway.put(f"/v1/topics/{topic}/partition-count", json={"partitions": 2})
+    assert count.json()["added"] == 1
+
+    async def arrives_there() -> bool:
+        answer = await sent_record(gateway, topic)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["results"][0]["partition"] == 1  # type: ignore[no-any-return]
+
+    await until(arrives_there, "the gateway's producer knows of the second partition")
+    read = f"/v1/topics/{topic}/partitions/1/records"
+    page = (await gateway.get(read, params={"offset": 0})).json()
+    assert [(record["key"], record["value"]) for record in page["items"]] == [
+        (KEY_OF_PARTITION_1, "x")
+    ]
+
+
+async def test_a_topic_that_the_gateways_producers_knew_is_missing_once_it_is_deleted(
+    gateway: httpx.AsyncClient,
+) -> None:
+    topic = await created(gateway, "gone")
+    for acks in ("all", "leader"):
+        assert (await sent_record(gateway, topic, acks=acks)).status_code == 200
+    await gateway.delete(f"/v1/topics/{topic}", params={"confirm": topic})
+    # The first request already: none waits until a record's time ends.
+    for acks in ("all", "leader"):
+        answer = await sent_record(gateway, topic, acks=acks)
+        assert (answer.status_code, answer.json()["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 async def test_streams_and_the_gateway_end_on_sigterm(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+import sys
 import uuid
 from collections.abc import AsyncIterator
 
@@ -255,6 +258,39 @@ async def test_running_clients_notice_partitions_that_come_and_go_and_a_topic_th
                 await (await producer.send(topic, b"x"))
             with pytest.raises(UnknownTopicError):
                 await _read_on(consumer)
+
+
+async def test_a_command_that_follows_a_topic_reads_added_partitions(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("followed")
+    await create_topic(cluster, topic, 1)
+    await write(cluster, topic, [b"before"])
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tidelog.cli", "consume", topic, "--follow", "--json"),
+        *("--bootstrap", cluster.bootstrap),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60), Admin(cluster.bootstrap) as admin:
+            # It follows already.
+            assert await _printed(process.stdout) == (0, "before")
+            await admin.add_partitions(topic, 2)
+            await write(cluster, topic, [b"added"], partition=1)
+            assert await _printed(process.stdout) == (1, "added")
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _printed(output: asyncio.StreamReader) -> tuple[int, str]:
+    """Partition and value of the next record that the command prints."""
+    record = json.loads(await output.readline())
+    return record["partition"], record["value"]
 
 
 async def _read_on(consumer: Consumer) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from tidelog.client.lifecycle import closed_error, forked_error
+from tidelog.client.client_errors import closed_error, forked_error
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc import forks
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -54,8 +55,12 @@ UNKNOWN_TOPIC_PAUSE_MS = 50
 # as an empty fetch.
 DEFAULT_METADATA_MAX_AGE_MS = 5_000
 MIN_METADATA_MAX_AGE_MS = 100
-# Maximum number of topics per check; clients of more topics check them in turn.
+# Maximum number of topics per check. A client of more topics spreads its checks evenly over the
+# maximum age,
 MAX_CHECKED_TOPICS = 500
+# with at least this pause between them, whatever the age. So metadata of more than 10,000 topics
+# may be older than DEFAULT_METADATA_MAX_AGE_MS.
+MIN_CHECK_PAUSE_MS = 250
 TOPICS_FIELD = "tidelog.v1.MetadataRequest.topics"
 
 
@@ -92,6 +97,12 @@ def _is_host(host: str) -> bool:
         return False
 
 
+def check_pause_ms(topic_count: int, max_age_ms: int) -> int:
+    """Returns the time from one check of MAX_CHECKED_TOPICS topics to the next one."""
+    checks = max(math.ceil(topic_count / MAX_CHECKED_TOPICS), 1)
+    return max(max_age_ms // checks, min(MIN_CHECK_PAUSE_MS, max_age_ms))
+
+
 class ClusterMetadata:
     """Queries brokers for the topics in use, one refresh at a time.
 
@@ -99,7 +110,7 @@ class ClusterMetadata:
 
     - `on_change`: called after every refresh with an answer, and after every check that found a
       changed topic.
-    - `max_age_ms`: interval of the checks of a topic in use, MAX_CHECKED_TOPICS at a time."""
+    - `max_age_ms`: interval of the checks of a topic in use (`check_pause_ms`)."""
 
     def __init__(
         self,
@@ -364,11 +375,15 @@ class ClusterMetadata:
         return changed
 
     async def _keep_fresh(self) -> None:
+        took_ms = 0
         while True:
-            await asyncio.sleep(self._max_age_ms / 1000)
+            pause_ms = check_pause_ms(len(self._interest), self._max_age_ms)
+            await asyncio.sleep(max(pause_ms - took_ms, 0) / 1000)
+            begun_ms = self._clock.monotonic_ms()
             # No broker answers: requests that need metadata notice it themselves.
             with contextlib.suppress(UnreachableError, TidelogError):
                 await self._check_age()
+            took_ms = self._clock.monotonic_ms() - begun_ms
 
     async def _check_age(self) -> None:
         names = list(islice(self._interest, MAX_CHECKED_TOPICS))

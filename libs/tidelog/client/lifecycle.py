@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from tidelog.client.client_errors import closed_error, forked_error, other_loop_error
 from tidelog.client.clock import Clock
 from tidelog.client.delivery import mark_seen
 from tidelog.errors import ErrorCode, TidelogError
@@ -36,20 +37,6 @@ _PUBLIC_DUNDERS = frozenset({"__aenter__", "__aiter__", "__anext__"})
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-
-def closed_error(client: str) -> TidelogError:
-    return TidelogError(
-        ErrorCode.CLIENT_CLOSED, f"{client} is closed; make a new one for further calls"
-    )
-
-
-def forked_error(client: str) -> TidelogError:
-    return TidelogError(
-        ErrorCode.CLIENT_FORKED,
-        f"{client} was made before this process was forked, and works in the parent only; make a "
-        "new one in this process",
-    )
 
 
 class Lifecycle:
@@ -125,7 +112,7 @@ class Lifecycle:
             self.closed = True
             await abandon()
             return
-        self.closed = True
+        self._loop, self.closed = loop, True
         if self._closing is None or self._unfinished():
             self._end_calls()
             self._closing = loop.create_task(finish(), name=f"tidelog-close-{self._client}")
@@ -156,11 +143,7 @@ class Lifecycle:
         self._loop = loop
 
     def _other_loop(self) -> TidelogError:
-        return TidelogError(
-            ErrorCode.INVALID_REQUEST,
-            f"the {self._client} belongs to another event loop, that of its first call; make one "
-            "for each event loop, or share a SyncProducer, SyncConsumer or SyncAdmin",
-        )
+        return other_loop_error(f"the {self._client}")
 
 
 class Call:

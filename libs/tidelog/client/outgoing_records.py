@@ -211,7 +211,7 @@ class OutgoingRecords:
         self, partition: TopicPartition, outgoing: OutgoingBatch
     ) -> DeliveryFuture[BatchReport]:
         loop = asyncio.get_running_loop()
-        pending = _Pending(DeliveryFuture(loop=loop), loop.create_future())
+        pending = _Pending(DeliveryFuture.new(loop), loop.create_future())
         self._unsettled.add(pending.settled)
         self._ship(partition, outgoing, pending)
         return pending.report

@@ -61,7 +61,7 @@ from tidelog.client.record_columns import (
 )
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.sealed_batch import MAX_SHARED_REQUEST_BYTES
-from tidelog.client.send_admission import SendAdmission
+from tidelog.client.send_admission import SendAdmission, partly_sent
 from tidelog.client.sender import Sender
 from tidelog.client.sequences import Identity
 from tidelog.client.unclean_elections import UncleanElection
@@ -120,8 +120,8 @@ class Producer:
       keeps the order of a partition through every retry, at a cost of speed.
     - `request_timeout_ms`: maximum wait of the leader for its replicas.
     - `delivery_timeout_ms`: time from the call of `send` until a record is delivered or reported
-      as failed at the latest. It includes waiting for metadata, for room in the buffer and in an
-      open batch.
+      as failed at the latest. It includes waiting for earlier calls, for metadata, for room in the
+      buffer and in an open batch.
     - `retry_backoff_ms`: first and longest pause between tries, shortened by up to half.
     - `on_delivery`: called with a report for every batch, delivered or failed; errors need not be
       retrieved from the futures then.
@@ -305,7 +305,7 @@ class Producer:
         now_ms = self._clock.monotonic_ms()
         admission = self._admission
         deadline_ms = now_ms + admission.delivery_timeout_ms
-        delivery: DeliveryFuture[Delivery] = DeliveryFuture(loop=loop)
+        delivery: DeliveryFuture[Delivery] = DeliveryFuture.new(loop)
         record = (key, value, headers, timestamp_ms, delivery)
         # A filled batch is sent before the next one is filled.
         pauses = self._filled or self._lifecycle.is_yield_due(now_ms)
@@ -351,8 +351,14 @@ class Producer:
         not linger.
 
         Waits for room in the buffer batch by batch. A record that cannot be sent is rejected before
-        any is accepted. Raises as `send` does. A call that is cancelled, or ended by `close`, has
-        sent the batches that had room before, and no others."""
+        any is accepted. Raises as `send` does; if batches had room before, these are sent, and the
+        error has `outcome_unknown`. A call that is cancelled, or ended by `close`, has sent the
+        batches that had room before, and no others.
+
+        `delivery_timeout_ms` counts from the call for the first batch, and for each later one from
+        when the batch before it got room. The call raises if a batch of it times out while the next
+        one waits for room."""
+        deadline_ms = self._admission.new_deadline_ms()
         columns = RecordColumns(
             values, keys, self._clock.wall_ms() if timestamps_ms is None else timestamps_ms
         )
@@ -362,17 +368,19 @@ class Producer:
         checks = columns.check_in_slices()
         next(checks, None)
         batches: list[DeliveryFuture[BatchReport]] = []
-        async with self._admission.locks.of(topic):
+        async with self._admission.hold_topic(topic, deadline_ms):
             # Batches that were sealed before are sent before more are created.
             await asyncio.sleep(0)
             for _ in checks:
                 await asyncio.sleep(0)
             try:
-                await self._columns.send(topic, columns, partition, batches)
-            except BaseException:
+                await self._columns.send(topic, columns, partition, deadline_ms, batches)
+            except BaseException as error:
                 # Reported to `on_delivery` only, because the caller never gets these futures.
                 for batch in batches:
                     batch.add_done_callback(mark_seen)
+                if batches and isinstance(error, TidelogError):
+                    raise partly_sent(error, len(batches)) from error
                 raise
         return BatchDelivery(batches)
 

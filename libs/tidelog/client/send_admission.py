@@ -27,9 +27,18 @@ async def unsent_after(clock: Clock, deadline_ms: int, missing: str) -> AsyncIte
     except TimeoutError:
         raise TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"not sent within delivery_timeout_ms: {missing}; nothing was written",
+            f"not sent within delivery_timeout_ms, and not written: {missing}",
             outcome_unknown=False,
         ) from None
+
+
+def partly_sent(error: TidelogError, batch_count: int) -> TidelogError:
+    """Returns the error of a call that has sent this many batches before."""
+    return TidelogError(
+        error.code,
+        f"{error.message}; what the call sent before may be written (batches: {batch_count})",
+        outcome_unknown=True,
+    )
 
 
 class SendAdmission:

@@ -7,9 +7,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import tidelog.client
 from tidelog.admin_messages import Move
@@ -65,6 +65,8 @@ PARTITIONS = [SEA]
 # Calls without a row: the other calls are combined with `close`, and `with` and `async with` end
 # with it.
 NOT_CALLS = frozenset({"close", "__init__", "__del__", "__aexit__", "__exit__"})
+# A result with one of these, or with a coroutine, may wait for something.
+WAITING_METHODS = ("__await__", "__aenter__", "__aiter__", "__anext__", "__enter__", "__next__")
 
 
 class PublicCall(NamedTuple):
@@ -153,6 +155,48 @@ def exported_clients() -> list[type]:
     """All exported classes that have `close`."""
     exported = (getattr(tidelog.client, name) for name in tidelog.client.__all__)
     return [each for each in exported if inspect.isclass(each) and hasattr(each, "close")]
+
+
+def returned_waits(*calls: PublicCall) -> set[type]:
+    """The types of results, by the calls' annotations, that may wait for something when they are
+    used. Attributes of results count as results; the clients themselves do not.
+    """
+    found: set[type] = set()
+    for call in calls:
+        hints = get_type_hints(getattr(call.client, call.method))
+        assert hints.get("return", Any) is not Any, f"{call} does not say what it returns"
+        _collect_types(hints["return"], found)
+    clients = {*CLIENTS, *SYNC_CLIENTS}
+    return {each for each in found if _may_wait(each)} - clients
+
+
+def _collect_types(hint: Any, found: set[type]) -> None:
+    for argument in get_args(hint):
+        _collect_types(argument, found)
+    each = get_origin(hint) or hint
+    if not inspect.isclass(each) or each in found:
+        return
+    found.add(each)
+    if each.__module__.startswith(("tidelog", "unit")):
+        for attribute in _attributes(each):
+            _collect_types(attribute, found)
+
+
+def _attributes(of: type) -> Iterator[Any]:
+    """Annotations of fields, properties, and the constructor's parameters."""
+    yield from get_type_hints(of).values()
+    constructor = vars(of).get("__init__")
+    if inspect.isfunction(constructor):
+        yield from get_type_hints(constructor).values()
+    for _, member in inspect.getmembers(of, lambda member: isinstance(member, property)):
+        yield get_type_hints(member.fget).get("return")
+
+
+def _may_wait(each: type) -> bool:
+    return any(hasattr(each, name) for name in WAITING_METHODS) or any(
+        inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
+        for _, member in inspect.getmembers(each)
+    )
 
 
 class Unresponsive:

@@ -374,6 +374,29 @@ async def test_close_can_be_cancelled_and_repeated_and_ends_everything(client: t
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+@on_virtual_time
+async def test_close_of_an_unused_client_that_another_loop_closes_is_rejected(
+    client: type,
+) -> None:
+    made = new_client(client, Unresponsive(silent=True), assigned=())
+    closing = asyncio.create_task(made.close())
+    await asyncio.sleep(0)
+    raised: list[BaseException] = []
+
+    def elsewhere() -> None:
+        try:
+            asyncio.run(made.close())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert [getattr(error, "code", error) for error in raised] == [ErrorCode.INVALID_REQUEST]
+    await closing
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 def test_a_client_is_closed_after_its_event_loop(client: type) -> None:
     connections = Unresponsive(silent=True)
     made: list[Any] = []

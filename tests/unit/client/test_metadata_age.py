@@ -1,12 +1,21 @@
 """Metadata has an age: running clients notice new and removed partitions and topics."""
 
 import asyncio
+import math
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tidelog.client import BatchReport, Producer
+from tidelog.client.cluster_metadata import (
+    DEFAULT_METADATA_MAX_AGE_MS,
+    MAX_CHECKED_TOPICS,
+    MIN_CHECK_PAUSE_MS,
+    MIN_METADATA_MAX_AGE_MS,
+    check_pause_ms,
+)
 from tidelog.client.metadata_cache import MetadataCache
 from tidelog.client.partitioner import partition_for_key
 from tidelog.client.topic_locks import MAX_IDLE_LOCKS, TopicLocks
@@ -101,6 +110,52 @@ async def test_a_check_requests_no_partitions_and_an_idle_client_nothing_else(
         asked: list[Any] = [r for b in world.cluster.brokers.values() for r in b.seen["metadata"]]
         assert len(asked) - before == 10
         assert sum(request.without_partitions for request in asked) == 10
+
+
+@pytest.mark.parametrize("max_age_ms", [DEFAULT_METADATA_MAX_AGE_MS, 60_000])
+@pytest.mark.parametrize("count", [0, 1, 500, 501, 1_200, 10_000])
+def test_a_round_of_checks_of_all_topics_takes_the_metadata_age(
+    count: int, max_age_ms: int
+) -> None:
+    checks = max(math.ceil(count / MAX_CHECKED_TOPICS), 1)
+    pause_ms = check_pause_ms(count, max_age_ms)
+    assert pause_ms >= MIN_CHECK_PAUSE_MS
+    assert max_age_ms - checks < checks * pause_ms <= max_age_ms
+
+
+def test_the_pause_between_checks_has_a_minimum() -> None:
+    assert check_pause_ms(100_000, DEFAULT_METADATA_MAX_AGE_MS) == MIN_CHECK_PAUSE_MS
+    assert check_pause_ms(1, MIN_METADATA_MAX_AGE_MS) == MIN_METADATA_MAX_AGE_MS
+
+
+@story
+async def test_a_client_of_many_topics_checks_each_once_per_metadata_age(world: World) -> None:
+    checks = 3
+    names = [f"topic-{number}" for number in range(checks * MAX_CHECKED_TOPICS)]
+    for name in names:
+        world.cluster.create(name, [0])
+    async with world.producer(metadata_max_age_ms=AGE_MS) as producer:
+        producer._metadata.follow(names)
+        # From now on the requests are counted between two checks.
+        await milliseconds(AGE_MS // checks // 2)
+        for _ in range(2):
+            checked = Counter[str]()
+            for _ in range(checks):
+                await milliseconds(AGE_MS // checks)
+                requests = taken_requests(world)
+                assert [len(request.topics) for request in requests] == [MAX_CHECKED_TOPICS]
+                assert requests[0].without_partitions
+                checked.update(requests[0].topics)
+            assert checked == Counter(names)
+
+
+def taken_requests(world: World) -> list[broker_pb2.MetadataRequest]:
+    """The requests for metadata since the last call."""
+    found: list[Any] = []
+    for broker in world.cluster.brokers.values():
+        found += broker.seen["metadata"]
+        broker.seen["metadata"].clear()
+    return found
 
 
 # -- deleted partitions and topics -----------------------------------------------------------
