@@ -24,6 +24,7 @@ from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.log_errors import LogError
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.scrub_state import ScrubStateFile
 from tidelog_broker.storage.scrubber import Scrubber
@@ -72,6 +73,7 @@ def new_scrubber(directory: Path, logs: LogDirectory, *, period_ms: int) -> Scru
         logs,
         ScrubStateFile(OsDisk(), PurePath(directory / "scrub-state")),
         SystemClock(),
+        ColdReads(OsDisk(), run_in_thread),
         run_in_thread,
         no_damage,
         period_ms=period_ms,

@@ -167,8 +167,8 @@ class BrokerParts:
             self._steady_clock,
             digest_range_offsets=self._config.digest_range_offsets,
         )
-        self._digests = ReplicaDigests(self._disk, self._logs, self._run_blocking)
         self._cold_reads = ColdReads(self._disk, self._run_blocking)
+        self._digests = ReplicaDigests(self._disk, self._logs, self._cold_reads, self._run_blocking)
 
     def _build_replicas(self) -> None:
         config, clock = self._config, self._clock
@@ -239,7 +239,9 @@ class BrokerParts:
             self._steady_clock,
             self._run_blocking,
         )
-        self._restores = BatchRestores(self._logs, self.manager, self._clock)
+        self._restores = BatchRestores(
+            self._logs, self.manager, self._clock, self._cold_reads, self._run_blocking
+        )
         self.digest_check = DigestCheck(
             self._digests, self.divergences, self.manager, self._restores
         )
@@ -292,6 +294,7 @@ class BrokerParts:
             self._logs,
             ScrubStateFile(self._disk, self._data_path / "scrub-state"),
             self._clock,
+            self._cold_reads,
             self._run_blocking,
             self.manager.log_unreadable,
             period_ms=config.scrub_period_ms,

@@ -171,6 +171,7 @@ class Broker(BrokerParts):
         self._start("batch-sealer", self._repair.quarantine_only_copies())
         self._start("digest-reads", self._digests.run())
         self._start("divergences", self.divergences.run())
+        self._start("batch-restores", self._restores.run())
 
     def _registered(self, broker_epoch: int) -> None:
         self.manager.broker_epoch = max(self.manager.broker_epoch, broker_epoch)

@@ -28,6 +28,8 @@ QuarantineEnded = Callable[[ReplicaKey, Sequence[OffsetRange], str], None]
 class BatchQuarantine:
     """Makes each damage unreadable once, however often it is read meanwhile.
 
+    All damage of one segment is handled together. Segments of one replica are queued separately.
+
     - `failed`: called if more is wrong than single batches.
     - `ended`: called with the ranges that have become unreadable.
     """
@@ -43,12 +45,12 @@ class BatchQuarantine:
         self._run_blocking = run_blocking
         self._failed = failed
         self._ended = ended
-        # Bounded by the number of replicas.
-        self._found: dict[ReplicaKey, Damage] = {}
+        # By replica and segment file; bounded by the number of segments.
+        self._found: dict[tuple[ReplicaKey, PurePath], Damage] = {}
         self._is_found = asyncio.Event()
 
     def begin(self, key: ReplicaKey, error: Damage) -> None:
-        self._found.setdefault(key, error)
+        self._found.setdefault((key, error.path), error)
         self._is_found.set()
 
     async def run(self) -> None:
@@ -56,11 +58,11 @@ class BatchQuarantine:
             await self._is_found.wait()
             self._is_found.clear()
             while self._found:
-                key = next(iter(self._found))
+                place = next(iter(self._found))
                 try:
-                    await self._quarantine_fault(key, self._found[key])
+                    await self._quarantine_fault(place[0], self._found[place])
                 finally:
-                    del self._found[key]
+                    del self._found[place]
 
     async def _quarantine_fault(self, key: ReplicaKey, error: Damage) -> None:
         copies = isinstance(error, LogUnreadableError)
@@ -68,6 +70,9 @@ class BatchQuarantine:
             await asyncio.sleep(UNREADABLE_PAUSE_S)
         log, name = self._logs.log_of(key), self._logs.name_of(key)
         if log is None or name is None or log.closed or log.failed is not None:
+            return
+        if self._logs.is_out_of_service(key):
+            # Damage of another segment could not be sealed. The repair checks all segments.
             return
         evidence = self._logs.damaged_batches.evidence_of(name, key)
         try:

@@ -6,16 +6,23 @@ fetches (`DigestReports`). No other replica has to become leader for that, and n
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 from tidelog.model import NO_LEADER, Batch
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_broker.background import RunBlocking
 from tidelog_broker.core.fetch_messages import DivergedRange, ReportedDigest
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError
+from tidelog_broker.log.repairable_log import RestoreSync
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
@@ -29,6 +36,8 @@ SLOW_RETRY_MS = 60_000
 PAUSE_MS = 500
 # Noted ranges of one replica, besides those that this disk has damaged itself.
 MAX_NOTED = 64
+# Ranges that wait to be restored. Each of them may have 16 MiB.
+MAX_RECEIVED = 4
 
 
 @dataclass(slots=True)
@@ -45,18 +54,36 @@ class _RestoreRequest:
     lacking: set[int] = field(default_factory=set)
 
 
-class BatchRestores:
-    """Requests and restores the batches that a leader here cannot read."""
+class _ReceivedBatches(NamedTuple):
+    follower: int
+    batches: Sequence[Batch]
 
-    def __init__(self, logs: LogDirectory, manager: ReplicaManager, clock: Clock) -> None:
+
+class BatchRestores:
+    """Requests and restores the batches that a leader here cannot read. `run` restores until the
+    broker stops."""
+
+    def __init__(
+        self,
+        logs: LogDirectory,
+        manager: ReplicaManager,
+        clock: Clock,
+        cold_reads: ColdReads,
+        run_blocking: RunBlocking,
+    ) -> None:
         self._logs = logs
         self._manager = manager
         self._clock = clock
+        self._cold_reads = cold_reads
+        self._run_blocking = run_blocking
         # Found by readers here: copied unreadable from a previous leader.
         self._noted: dict[ReplicaKey, set[OffsetRange]] = {}
         # By replica that is led here, and range.
         self._requests: dict[tuple[ReplicaKey, OffsetRange], _RestoreRequest] = {}
         self._next_ms: dict[int, int] = {}
+        # At most MAX_RECEIVED.
+        self._received: dict[tuple[ReplicaKey, OffsetRange], _ReceivedBatches] = {}
+        self._is_received = asyncio.Event()
 
     def may_be_restored(self, partition: Partition, found: OffsetRange) -> bool:
         """Returns whether an in-sync follower may yet send a batch that a reader could not read."""
@@ -146,33 +173,73 @@ class BatchRestores:
             return bool(report.contents)
         partition = self._manager.find(key)
         if partition is not None and partition.leader_epoch == request.leader_epoch:
-            batches = report.contents
-            if not batches or self._restore(partition, found, follower, batches) is False:
+            if not report.contents:
                 request.lacking.add(follower)
+            elif len(self._received) < MAX_RECEIVED:
+                # Beyond the limit the follower is requested again.
+                received = _ReceivedBatches(follower, report.contents)
+                self._received.setdefault((key, found), received)
+                self._is_received.set()
         return True
 
-    def _restore(
-        self, partition: Partition, found: OffsetRange, follower: int, batches: Sequence[Batch]
-    ) -> bool | None:
-        """Returns False if the batches are not those that were there; None: not now, and the
-        follower may be requested again."""
-        key = partition.key
-        log = self._logs.log_of(key)
-        if log is None or self._logs.is_out_of_service(key):
-            return None
-        if partition.leading is None or not partition.is_in_sync(follower):
-            return None
+    async def run(self) -> None:
+        """Restores what was received, one range after another."""
+        while True:
+            await self._is_received.wait()
+            self._is_received.clear()
+            while self._received:
+                place = next(iter(self._received))
+                try:
+                    await self._restore(*place, self._received[place])
+                finally:
+                    del self._received[place]
+
+    async def _restore(
+        self, key: ReplicaKey, found: OffsetRange, received: _ReceivedBatches
+    ) -> None:
+        log, partition = self._logs.log_of(key), self._manager.find(key)
+        if log is None or partition is None:
+            return
         try:
-            is_restored = log.restore(batches)
+            sync = await self._cold_reads.until_cached(
+                log, partial(self._begin_restore, partition, found, received, log)
+            )
+            if sync is None:
+                return
+            await self._run_blocking(sync.run)
+            log.finish_restore(sync)
         except LogError as error:
-            self._manager.replica_failed(partition, error)
-            return None
-        if is_restored:
+            if self._logs.log_of(key) is log:
+                self._manager.replica_failed(partition, error)
+            return
+        if self._logs.log_of(key) is log:
             self._logs.damaged_batches.restored(key, found)
             self._drop(key, found)
             self._requests.pop((key, found), None)
-            self._emit(partition, found, follower)
-        return is_restored
+            self._emit(partition, found, received.follower)
+
+    def _begin_restore(
+        self,
+        partition: Partition,
+        found: OffsetRange,
+        received: _ReceivedBatches,
+        log: Log,
+        waits: bool,
+    ) -> RestoreSync | None:
+        """Returns None if the batches are not those that were there, or cannot be restored now. In
+        the latter case the follower may be requested again."""
+        key = partition.key
+        request = self._requests.get((key, found))
+        if request is None or request.leader_epoch != partition.leader_epoch:
+            return None
+        if self._logs.log_of(key) is not log or self._logs.is_out_of_service(key) or log.closed:
+            return None
+        if partition.leading is None or not partition.is_in_sync(received.follower):
+            return None
+        sync = log.begin_restore(received.batches, waits=waits)
+        if sync is None:
+            request.lacking.add(received.follower)
+        return sync
 
     def _drop(self, key: ReplicaKey, found: OffsetRange) -> None:
         noted = self._noted.get(key, set())

@@ -148,7 +148,12 @@ class ReplicaRepair:
 
         Returns True if its disk has only rejected an operation and nothing is lost. Then it stays
         in service."""
-        if self._logs.is_out_of_service(key) or self._logs.log_of(key) is None:
+        if self._logs.log_of(key) is None:
+            return False
+        if self._logs.is_out_of_service(key):
+            if isinstance(error, LogCorruptError | LogUnreadableError):
+                # A check was still running. The repair may otherwise trust what was synced.
+                self._logs.take_out_of_service(key, str(error), check_all=True)
             return False
         if isinstance(error, LogCorruptError | LogUnreadableError) and self._is_only_copy(key):
             self._quarantine.begin(key, error)

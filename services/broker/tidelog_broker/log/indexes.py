@@ -92,6 +92,21 @@ class SegmentIndexes:
         end = bisect.bisect_left(self._offsets, next_offset)
         del self._offsets[begin:end], self._positions[begin:end]
 
+    def note_restored(self, next_offset: int, timestamp_ms: int) -> None:
+        """Notes that a batch below `next_offset` has this timestamp now."""
+        after = bisect.bisect_left(self._offsets, next_offset)
+        if after == len(self._offsets):
+            return
+        offset = self._offsets[after]
+        # Entries from `begin` on include the batch. Those below `end` have no later timestamp.
+        begin = bisect.bisect_left(self._timestamp_offsets, offset)
+        end = bisect.bisect_right(self._timestamps, timestamp_ms)
+        is_known = self._timestamp_offsets[begin : begin + 1] == array("q", [offset])
+        if end < begin or (end == begin and is_known):
+            return
+        self._timestamps[begin:end] = array("q", [timestamp_ms])
+        self._timestamp_offsets[begin:end] = array("q", [offset])
+
     def encode(self, summary: SegmentSummary) -> tuple[bytes, bytes]:
         """Returns the content of the offset index file and of the time index file."""
         return (
@@ -112,21 +127,6 @@ class SegmentIndexes:
         indexes._offsets, indexes._positions, summary = offsets
         indexes._timestamps, indexes._timestamp_offsets, _ = times
         return indexes, summary
-
-
-class IndexRebuild:
-    """Indexes of all batches below `position`, while they are rebuilt."""
-
-    def __init__(self, interval_bytes: int) -> None:
-        self.indexes = SegmentIndexes(interval_bytes)
-        self.position = 0
-        self._max_timestamp_ms = NO_TIMESTAMP
-
-    def note(self, header: BatchHeader, size: int) -> None:
-        """Adds the batch that begins at `position` and has `size` bytes in the file."""
-        self.indexes.note(header.base_offset, self.position, self._max_timestamp_ms)
-        self._max_timestamp_ms = max(self._max_timestamp_ms, header.max_timestamp_ms)
-        self.position += size
 
 
 def _little_endian(column: array[int]) -> array[int]:

@@ -11,8 +11,9 @@ from tidelog.batch import is_damaged, is_intact
 from tidelog.log_format import frame_bytes
 from tidelog.model import Batch
 from tidelog_broker.core.partition.range_digest import LogDigests
+from tidelog_broker.core.partition.replica_log import CachedBatches, ColdDataError
 from tidelog_broker.log.clean_shutdown import CleanLog
-from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.flush import FlushProgress
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.live_quarantine import LiveQuarantine
@@ -22,6 +23,23 @@ from tidelog_broker.log.quarantine import Evidence
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_scrub import ScrubTarget
 from tidelog_broker.log.segments import Segments
+
+
+class RestoreSync:
+    """The sync of restored batches. `Log.begin_restore` creates it; call `run` once, in a thread,
+    then pass it to `Log.finish_restore`."""
+
+    def __init__(self, file: DiskFile) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        try:
+            self._file.sync()
+        except OSError as error:
+            self.error = error
+        finally:
+            self._file.close()
 
 
 class RepairableLog(ABC):
@@ -49,7 +67,7 @@ class RepairableLog(ABC):
     def flushed_offset(self) -> int: ...
 
     @abstractmethod
-    def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[Batch]: ...
+    def _read(self, offset: int, max_bytes: int, up_to: int, *, waits: bool) -> CachedBatches: ...
 
     @abstractmethod
     def _check_usable(self) -> None: ...
@@ -60,7 +78,9 @@ class RepairableLog(ABC):
     @abstractmethod
     def _roll(self) -> Segment: ...
 
-    def scrub_target(self, offset: int, known: ScrubTarget | None) -> ScrubTarget | None:
+    def scrub_target(
+        self, offset: int, known: ScrubTarget | None, *, waits: bool = True
+    ) -> ScrubTarget | None:
         """Returns the next frame to check on disk; None if all synced ones are checked.
 
         It is the batch that holds the offset, or the first of the log. `known` is the last target,
@@ -68,7 +88,7 @@ class RepairableLog(ABC):
         offset = max(offset, self.log_start_offset)
         if offset >= self.flushed_offset:
             return None
-        return self._segments.scrub_target(offset, known)
+        return self._segments.scrub_target(offset, known, waits=waits)
 
     def has_segment(self, path: PurePath) -> bool:
         return self._segments.at(path) is not None
@@ -78,13 +98,14 @@ class RepairableLog(ABC):
         last."""
         return self._segments.base_after(offset)
 
-    def frames_from(self, offset: int) -> ScrubTarget | None:
+    def frames_from(self, offset: int, *, waits: bool = True) -> ScrubTarget | None:
         """Returns the batch that holds the offset, synced or not, and its segment.
 
-        Returns None if the log does not hold the offset. Raises `LogError` and `OSError`."""
+        Returns None if the log does not hold the offset. Raises `LogError` and `OSError`, and with
+        `waits` false `ColdDataError`."""
         if not self.log_start_offset <= offset < self.log_end_offset:
             return None
-        return self._segments.scrub_target(offset, None)
+        return self._segments.scrub_target(offset, None, waits=waits)
 
     def digest_ranges(self, range_offsets: int) -> None:
         """Keeps digests of ranges of `range_offsets` offsets from now on; 0 disables them."""
@@ -126,25 +147,41 @@ class RepairableLog(ABC):
             self.digests.forget(damaged.first_offset, damaged.next_offset)
 
     def restore(self, batches: Sequence[Batch]) -> bool:
+        """Does what `begin_restore` and `finish_restore` do. On disk on return; blocks."""
+        sync = self.begin_restore(batches, waits=True)
+        if sync is None:
+            return False
+        sync.run()
+        self.finish_restore(sync)
+        return True
+
+    def begin_restore(self, batches: Sequence[Batch], *, waits: bool) -> RestoreSync | None:
         """Overwrites an unreadable batch with another replica's batches of these offsets.
 
-        On disk on return. Returns False if they are not those that were there. Raises
-        `LogError`."""
+        Returns None if they are not those that were there. Raises `LogError`, and with `waits`
+        false `ColdDataError`; then nothing is changed."""
         self._check_usable()
         first = batches[0].header.base_offset
         if not self.log_start_offset <= first < self.log_end_offset:
-            return False
-        present = self.read(first, max_bytes=1, up_to=self.log_end_offset)
+            return None
+        present, cold = self._read(first, 1, self.log_end_offset, waits=waits)
+        if cold is not None:
+            raise ColdDataError(cold)
         if not matches_unreadable(present[0], batches, self._epochs):
-            return False
+            return None
         self._clean_state = None
         try:
-            self._segments.restore(batches)
+            sync = RestoreSync(self._segments.restore(batches, waits=waits))
         except OSError as error:
             raise self._fail(error, self.directory, "restore a batch in") from error
         self.digests.forget(first, batches[-1].header.next_offset)
         self.producers.restored(batches)
-        return True
+        return sync
+
+    def finish_restore(self, sync: RestoreSync) -> None:
+        """Raises `LogFailedError` if the batches may not be on disk after `sync.run()`."""
+        if sync.error is not None:
+            raise self._fail(sync.error, self.directory, "restore a batch in") from sync.error
 
 
 def matches_unreadable(unreadable: Batch, batches: Sequence[Batch], epochs: LeaderEpochs) -> bool:

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
+import structlog
+
 from tidelog.log_format import (
     FRAME_HEADER_BYTES,
     FrameError,
@@ -23,9 +25,9 @@ from tidelog_broker.core.partition.replica_log import ColdDataError, ColdRange
 from tidelog_broker.log.bad_sectors import is_unreadable
 from tidelog_broker.log.clean_shutdown import LastBatch
 from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.index_rebuild import REBUILD_PIECE_BYTES, IndexRebuild
 from tidelog_broker.log.indexes import (
     NO_TIMESTAMP,
-    IndexRebuild,
     SegmentIndexes,
     SegmentSummary,
     extend_summary,
@@ -35,6 +37,8 @@ from tidelog_broker.log.segment_files import OpenSegment, SegmentFiles
 
 if TYPE_CHECKING:
     from tidelog_broker.log.live_quarantine import LiveQuarantine
+
+_log = structlog.get_logger()
 
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -216,26 +220,33 @@ class Segment:
         for damaged in check.damaged:
             self._indexes.forget_within(damaged.first_offset, damaged.next_offset)
 
-    def restore(self, batches: Sequence[Batch]) -> None:
-        """Overwrites the batch at the first offset, which is as long as the new ones together. On
-        disk on return."""
-        position, _ = self.position_of(batches[0].header.base_offset, waits=True)
+    def restore(self, batches: Sequence[Batch], *, waits: bool) -> DiskFile:
+        """Overwrites the batch at the first offset, which is as long as the new ones together.
+
+        Returns a handle of its own, by which the caller syncs the file."""
+        indexes = self._search_indexes(waits=waits)
+        position, _ = self.position_of(batches[0].header.base_offset, waits=waits)
         file = self._files.disk.open(self.path)
         try:
             buffers = [data for b in batches for data in (encode_frame_header(b), b.records)]
             file.write_at(position, buffers)
-            file.sync()
-        finally:
+            self._note_restored(batches, indexes)
+        except OSError:
             file.close()
+            raise
+        return file
+
+    def _note_restored(self, batches: Sequence[Batch], indexes: SegmentIndexes) -> None:
         self._last = self._last_append_ms = None
         newest_ms = max(batch.header.max_timestamp_ms for batch in batches)
         self.summary = self.summary._replace(
             max_timestamp_ms=max(self.summary.max_timestamp_ms, newest_ms)
         )
-        if self._indexes is None:
-            # The index files have the times of the unreadable batch.
-            self._files.forget(self.path)
+        indexes.note_restored(batches[-1].header.next_offset, newest_ms)
+        if self._indexes is None and not self.has_no_entries:
+            # The index files have the times of the unreadable batch, and may seem to match.
             self._remove_indexes()
+            self._write_rebuilt(indexes)
 
     def last_batch(self) -> LastBatch | None:
         """Returns None if the segment is empty.
@@ -447,16 +458,38 @@ class Segment:
     def _load_indexes(self, opened: OpenSegment, *, waits: bool) -> SegmentIndexes:
         if self.has_no_entries:
             return SegmentIndexes(self._interval_bytes)
-        if opened.rebuild is None:
+        rebuild = opened.rebuild
+        if rebuild is None or rebuild.summary != self.summary:
             disk = self._files.disk
             read_file = disk.read_file if waits else partial(read_cached_file, disk)
             found = read_indexes(read_file, self.path, self._interval_bytes)
             if found is not None and found[1] == self.summary:
                 return found[0]
-            opened.rebuild = IndexRebuild(self._interval_bytes)
-        rebuild = opened.rebuild
-        for info in self._walk(rebuild.position, waits=waits):
-            assert info.header is not None
-            rebuild.note(info.header, info.size)
+            rebuild = opened.rebuild = self._new_rebuild()
+        return self._rebuilt(opened, rebuild, waits=waits)
+
+    def _new_rebuild(self) -> IndexRebuild:
+        return IndexRebuild(self._files.disk, self.path, self.summary, self._interval_bytes)
+
+    def _rebuilt(
+        self, opened: OpenSegment, rebuild: IndexRebuild, *, waits: bool
+    ) -> SegmentIndexes:
+        if not rebuild.is_done:
+            if not waits:
+                piece = self.path, rebuild.position, REBUILD_PIECE_BYTES
+                raise ColdDataError(ColdRange(*piece, rebuild.run_piece))
+            rebuild = self._new_rebuild()  # a thread may be using the other one
+            while not rebuild.is_done:
+                rebuild.run_piece()
         opened.rebuild = None
+        if rebuild.fault is not None:
+            raise rebuild.fault
+        self._write_rebuilt(rebuild.indexes)
         return rebuild.indexes
+
+    def _write_rebuilt(self, indexes: SegmentIndexes) -> None:
+        """Without the files, the search after the next opening rebuilds the indexes."""
+        try:
+            write_indexes(self._files.disk, self.path, indexes, self.summary)
+        except OSError as error:
+            _log.info("index_not_written", path=str(self.path), why=str(error))

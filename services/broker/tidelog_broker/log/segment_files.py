@@ -6,7 +6,8 @@ from collections import OrderedDict
 from pathlib import PurePath
 
 from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.indexes import IndexRebuild, SegmentIndexes
+from tidelog_broker.log.index_rebuild import IndexRebuild
+from tidelog_broker.log.indexes import SegmentIndexes
 
 # Well below the usual limit of 1,024 open files per process, which sockets share.
 MAX_OPEN_SEGMENTS = 512

@@ -127,7 +127,7 @@ class Segments:
             indexes=SegmentIndexes(self.index_interval_bytes),
         )
 
-    def scrub_target(self, offset: int, known: ScrubTarget | None) -> ScrubTarget:
+    def scrub_target(self, offset: int, known: ScrubTarget | None, *, waits: bool) -> ScrubTarget:
         """Implements `Log.scrub_target`."""
         index = bisect.bisect_right(self._all, offset, key=lambda s: s.base_offset) - 1
         segment = self._all[index]
@@ -136,7 +136,7 @@ class Segments:
         elif offset == segment.base_offset:
             place = FramePosition(0, offset)
         else:
-            place = FramePosition(*segment.position_of(offset, waits=True))
+            place = FramePosition(*segment.position_of(offset, waits=waits))
         return ScrubTarget(segment.path, place, segment.size, segment.next_offset)
 
     def at(self, path: PurePath) -> Segment | None:
@@ -159,12 +159,12 @@ class Segments:
             self._files.disk.rename(check.copy, check.path)
         segment.quarantined(check)
 
-    def restore(self, batches: Sequence[Batch]) -> None:
-        """Overwrites the unreadable batch that covers them."""
+    def restore(self, batches: Sequence[Batch], *, waits: bool) -> DiskFile:
+        """Overwrites the unreadable batch that covers them. Returns a handle to sync the file."""
         self._positions.clear()
         first = batches[0].header.base_offset
         index = bisect.bisect_right(self._all, first, key=lambda s: s.base_offset) - 1
-        self._all[index].restore(batches)
+        return self._all[index].restore(batches, waits=waits)
 
     def cut(self, offset: int) -> None:
         """Cuts at an offset above the start. The newest segments go first, so that a stop in

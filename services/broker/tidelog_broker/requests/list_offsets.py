@@ -126,8 +126,4 @@ class ListOffsets:
                     return found
             except ColdDataError as error:
                 cold = error.cold
-            waits = self._cold_reads.has_read(partition.log, cold)
-            if not waits:
-                woken = asyncio.Event()
-                self._cold_reads.begin(partition.log, cold, woken)
-                await woken.wait()
+            waits = await self._cold_reads.load(partition.log, cold)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.core.partition.replica_log import ColdRange, ReplicaLog
+from tidelog_broker.core.partition.replica_log import ColdDataError, ColdRange, ReplicaLog
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log_errors import read_failure
 
@@ -28,6 +30,8 @@ REMEMBERED_S = 5.0
 # Readers of one log that are distinguished, by their positions.
 MAX_READERS = 4
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class _Reading:
@@ -36,6 +40,7 @@ class _Reading:
 
     - `size`: of the entire part.
     - `error`: why it cannot be read from `position` on.
+    - `work`: what is done instead of reading; see `ColdRange`.
     """
 
     path: PurePath
@@ -44,18 +49,21 @@ class _Reading:
     end: int
     size: int
     error: OSError | None = None
+    work: Callable[[], None] | None = None
     read_at_s: float = 0.0  # time of the loop
 
     def has_read(self, cold: ColdRange, now_s: float) -> bool:
         """Returns whether the beginning of `cold` was recently read, or failed with `error`."""
-        if now_s - self.read_at_s > REMEMBERED_S:
+        if now_s - self.read_at_s > REMEMBERED_S or (self.work is None) != (cold.work is None):
             return False
         end = self.position if self.error is None else self.end
         return cold.path == self.path and self.start <= cold.position < end
 
     def is_continued_by(self, cold: ColdRange) -> bool:
         """Returns whether `cold` continues here. The kernel may have read a little more."""
-        return cold.path == self.path and 0 <= cold.position - self.position <= PIECE_BYTES
+        is_read = self.work is None and cold.work is None
+        is_near = 0 <= cold.position - self.position <= PIECE_BYTES
+        return is_read and is_near and cold.path == self.path
 
 
 @dataclass(slots=True)
@@ -129,6 +137,28 @@ class ColdReads:
         found.start = found.position
         return True
 
+    async def until_cached(self, log: ReplicaLog, read: Callable[[bool], T]) -> T:
+        """Returns the result of `read`, which is called until it does not raise `ColdDataError`.
+
+        Its argument is whether it may wait for the disk. Raises `LogError`."""
+        waits = False
+        while True:
+            try:
+                return read(waits)
+            except ColdDataError as error:
+                cold = error.cold
+            waits = await self.load(log, cold)
+
+    async def load(self, log: ReplicaLog, cold: ColdRange) -> bool:
+        """Waits until more of this log has been read. Returns whether the caller may wait for the
+        disk instead, as `has_read` does."""
+        if self.has_read(log, cold):
+            return True
+        woken = asyncio.Event()
+        self.begin(log, cold, woken)
+        await woken.wait()
+        return False
+
     def begin(self, log: ReplicaLog, cold: ColdRange, woken: asyncio.Event) -> None:
         """Queues a read. Sets `woken` once, when more of this log has been read or cannot be."""
         known = self._logs.setdefault(log, _ColdLog())
@@ -154,11 +184,12 @@ class ColdReads:
         assert reading is not None
         piece = _FilePart(self._disk, reading)
         try:
-            await self._run_blocking(piece.run)
-        except FileNotFoundError:
-            reading.position = reading.end  # reading the log reports the error, if there is one
+            await self._run_blocking(reading.work or piece.run)
         except OSError as error:
-            reading.error = error
+            if isinstance(error, FileNotFoundError) and reading.work is None:
+                reading.position = reading.end  # reading the log reports the error, if it is one
+            else:
+                reading.error = error
         else:
             reading.position = reading.end if piece.is_last else piece.end
         reading.read_at_s = asyncio.get_running_loop().time()
@@ -167,14 +198,19 @@ class ColdReads:
             self._queue.append(log)
         else:
             known.now = None
-            known.before.append(reading)
+            if reading.work is None or reading.error is not None:
+                known.before.append(reading)
         self._wake.set()
         known.wake()
 
 
 def _new_reading(cold: ColdRange, before: deque[_Reading], *, is_sequential: bool) -> _Reading:
-    """Returns a reading of the requested part. For a sequential reader the read-ahead doubles each
-    time."""
+    """Returns a reading of the requested part, or its work.
+
+    For a sequential reader the read-ahead doubles each time."""
+    path, position, size, work = cold
+    if work is not None:
+        return _Reading(path, position, position, cold.end, size, work=work)
     continued = next((reading for reading in before if reading.is_continued_by(cold)), None)
     ahead = 0
     if continued is not None:

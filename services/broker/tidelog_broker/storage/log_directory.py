@@ -461,8 +461,9 @@ class LogDirectory:
         """Takes a replica out of service until `return_to_service`.
 
         Callers that already use the log have to stop by themselves. `check_all`: what was synced
-        may be damaged, too."""
-        self._out_of_service.setdefault(key, OutOfService(reason, check_all))
+        may be damaged, too. A later call adds to what the repair checks; the first reason stays."""
+        known = self._out_of_service.get(key, OutOfService(reason, check_all))
+        self._out_of_service[key] = known._replace(check_all=known.check_all or check_all)
 
     def is_out_of_service(self, key: ReplicaKey) -> bool:
         return key in self._out_of_service

@@ -27,6 +27,7 @@ from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.log.segment_scrub import ScrubTarget
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.log_directory import LogDirectory
 
 # Requests beyond this limit are rejected. The scrub compares these ranges in its next pass.
@@ -67,9 +68,12 @@ ReadDone = Callable[[ReadBatches | None], None]
 class ReplicaDigests:
     """Reads digests. `run` reads until the broker stops, and calls `done` on the event loop."""
 
-    def __init__(self, disk: Disk, logs: LogDirectory, run_blocking: RunBlocking) -> None:
+    def __init__(
+        self, disk: Disk, logs: LogDirectory, cold_reads: ColdReads, run_blocking: RunBlocking
+    ) -> None:
         self._disk = disk
         self._logs = logs
+        self._cold_reads = cold_reads
         self._run_blocking = run_blocking
         # Callbacks that wait for each range, by requester.
         self._queue: dict[_Request, dict[Hashable, ReadDone]] = {}
@@ -143,7 +147,7 @@ class ReplicaDigests:
         while at < end:
             if log.closed or log.failed is not None or log.digests.generation != generation:
                 return None
-            target = _target(log, at)
+            target = await self._target(log, at)
             if target is None:
                 return None
             read = await self._headers(target, end, contents)
@@ -156,6 +160,15 @@ class ReplicaDigests:
         if self._logs.log_of(key) is not log or log.digests.generation != generation:
             return None
         return _summarised(start, end, headers, segments)._replace(contents=contents or [])
+
+    async def _target(self, log: Log, offset: int) -> ScrubTarget | None:
+        try:
+            return await self._cold_reads.until_cached(
+                log, lambda waits: log.frames_from(offset, waits=waits)
+            )
+        except (LogError, OSError) as error:
+            _log.info("digest_not_read", log=str(log.directory), reason=str(error))
+            return None
 
     async def _headers(
         self, target: ScrubTarget, end: int, contents: list[Batch] | None
@@ -205,14 +218,6 @@ class ReplicaDigests:
             _log.info("digest_not_read", path=str(target.path), reason=str(error))
             return []
         return found
-
-
-def _target(log: Log, offset: int) -> ScrubTarget | None:
-    try:
-        return log.frames_from(offset)
-    except (LogError, OSError) as error:
-        _log.info("digest_not_read", log=str(log.directory), reason=str(error))
-        return None
 
 
 def _summarised(

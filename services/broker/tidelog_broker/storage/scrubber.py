@@ -22,6 +22,7 @@ from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError, LogStorageError, read_failure
 from tidelog_broker.log.segment_scrub import ScrubResult, ScrubTarget, scrub_stretch
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
 from tidelog_runtime.clock import Clock
@@ -111,6 +112,7 @@ class Scrubber:
         logs: LogDirectory,
         state_file: ScrubStateFile,
         clock: Clock,
+        cold_reads: ColdReads,
         run_blocking: RunBlocking,
         damage_found: DamageFound,
         *,
@@ -129,6 +131,7 @@ class Scrubber:
         self._logs = logs
         self._state_file = state_file
         self._clock = clock
+        self._cold_reads = cold_reads
         self._run_blocking = run_blocking
         self._damage_found = damage_found
         self._digest_found = digest_found
@@ -246,7 +249,9 @@ class Scrubber:
         """Checks one chunk. Returns None if nothing of the replica is left."""
         state = self._state
         try:
-            target = log.scrub_target(state.offset, known)
+            target = await self._cold_reads.until_cached(
+                log, lambda waits: log.scrub_target(state.offset, known, waits=waits)
+            )
             if target is None:
                 walk.ended()
                 return None
@@ -262,7 +267,7 @@ class Scrubber:
         step = _Step(None, scrubbed.bytes, cpu_s)
         if scrubbed.fault:
             walk.sums = None
-            return step if self._confirm_fault(key, log, scrubbed) else None
+            return step if await self._confirm_fault(key, log, scrubbed) else None
         if scrubbed.next.offset > target.place.offset:
             state.offset = scrubbed.next.offset
             return step._replace(known=target._replace(place=scrubbed.next))
@@ -327,18 +332,22 @@ class Scrubber:
         self._state.offset = following
         return True
 
-    def _confirm_fault(self, key: ReplicaKey, log: Log, scrubbed: ScrubResult) -> bool:
+    async def _confirm_fault(self, key: ReplicaKey, log: Log, scrubbed: ScrubResult) -> bool:
         """Has the log itself read the batch, and reports damage only if that fails, too.
 
         The log may have been cut meanwhile; then the walk continues. Returns False if nothing is
         left to check: the code that makes the damage unreadable checks the rest of the segment."""
         offset, was_at = scrubbed.next.offset, self._state.offset
         self._state.offset = offset
-        if self._logs.log_of(key) is not log or not (
-            log.log_start_offset <= offset < log.log_end_offset
-        ):
-            return True
         try:
+            if self._logs.log_of(key) is log:
+                await self._cold_reads.until_cached(
+                    log, lambda waits: log.frames_from(offset, waits=waits)
+                )
+            if self._logs.log_of(key) is not log or not (
+                log.log_start_offset <= offset < log.log_end_offset
+            ):
+                return True
             batches = log.read(offset, max_bytes=1, up_to=log.log_end_offset)
         except LogError as error:
             self._report(key, error)

@@ -15,8 +15,19 @@ from tidelog_broker.core.partition.range_digest import BatchSummary, RangeDigest
 from tidelog_broker.damage import batch_restores
 from tidelog_broker.damage.batch_restores import BatchRestores
 from tidelog_broker.edge.replica_codec import request_from_wire, request_to_wire
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.damaged_batches import OffsetRange
-from unit.broker.broker_parts import DATA, KEY, Replicas, append, fetch_by
+from unit.broker.broker_parts import (
+    DATA,
+    KEY,
+    Replicas,
+    append,
+    at_work,
+    fetch_by,
+    in_place,
+    until_idle,
+)
+from unit.broker.cold_disk import Threads
 from unit.broker.fake_log import state
 from unit.broker.log.builders import FakeClock
 
@@ -34,7 +45,13 @@ class Leader:
         self.replicas.logs.damaged_batches.prepare()
         replicas = self.replicas
         self.clock = FakeClock()
-        self.restores = BatchRestores(replicas.logs, replicas.manager, self.clock)
+        self.restores = BatchRestores(
+            replicas.logs,
+            replicas.manager,
+            self.clock,
+            ColdReads(replicas.disk, in_place),
+            in_place,
+        )
         self.agreed = 3
 
     async def start(self, size: int = 100) -> Leader:
@@ -68,10 +85,20 @@ class Leader:
     def sleep(self, ms: int) -> None:
         self.clock.now_ms += ms
 
-    def sends(self, *batches: Batch, follower: int = 2) -> bool:
+    async def sends(self, *batches: Batch, follower: int = 2, is_running: bool = False) -> bool:
         summaries = [BatchSummary.of(self.sound[1].header)]
         report = ReportedDigest(KEY, RangeDigest(1, 2, 0), summaries, contents=batches)
-        return self.restores.received(follower, report)
+        if is_running:
+            is_answer = self.restores.received(follower, report)
+            await until_idle()
+            return is_answer
+        return await self._received(follower, report)
+
+    async def _received(self, follower: int, report: ReportedDigest) -> bool:
+        async with at_work(self.restores.run()):
+            is_answer = self.restores.received(follower, report)
+            await until_idle()
+        return is_answer
 
     async def sends_over_the_wire(self, follower: int = 2) -> bool:
         sound = self.sound[1]
@@ -85,7 +112,7 @@ class Leader:
         request = await parsed(METHOD, received)
         assert not isinstance(request, Rejected), request
         (came,) = (await request_from_wire(request)).digests
-        return self.restores.received(follower, came)
+        return await self._received(follower, came)
 
     def reads(self) -> bool:
         """Whether a consumer gets the batch."""
@@ -110,7 +137,7 @@ async def test_the_leader_requests_an_unreadable_batch_from_an_in_sync_follower(
 ) -> None:
     assert not leads.reads()
     assert leads.ranges_to_request() == WANTED
-    assert leads.sends(leads.sound[1])
+    assert await leads.sends(leads.sound[1])
     assert leads.reads()
     assert leads.log_batches() == leads.sound
     assert leads.replicas.logs.damaged_batches.of(KEY) == []
@@ -126,9 +153,38 @@ async def test_a_batch_of_any_size_that_a_topic_allows_is_restored(size: int) ->
     assert leads.log_batches() == leads.sound
 
 
+@pytest.mark.rule("disk-reads-off-event-loop")
+async def test_a_thread_syncs_the_restored_batch(leads: Leader) -> None:
+    threads = Threads()
+    replicas = leads.replicas
+    reads = ColdReads(replicas.disk, threads)
+    leads.restores = BatchRestores(replicas.logs, replicas.manager, leads.clock, reads, threads)
+    assert leads.ranges_to_request() == WANTED
+    replicas.memory.fail_sync = True  # until a thread runs
+    async with at_work(leads.restores.run()):
+        await leads.sends(leads.sound[1], is_running=True)
+        assert replicas.logs.damaged_batches.of(KEY) == [FOUND]
+        replicas.memory.fail_sync = False
+        await threads.end()
+    assert leads.reads()
+    assert replicas.logs.damaged_batches.of(KEY) == []
+    assert replicas.failures == []
+
+
+async def test_the_number_of_batches_that_wait_to_be_restored_is_bounded(
+    leads: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_restores, "MAX_RECEIVED", 0)
+    assert leads.ranges_to_request() == WANTED
+    assert await leads.sends(leads.sound[1])
+    assert not leads.reads()
+    leads.sleep(batch_restores.RETRY_MS)
+    assert leads.ranges_to_request() == WANTED
+
+
 async def test_a_restore_is_reported_and_the_evidence_is_of_repaired_damage(leads: Leader) -> None:
     leads.ranges_to_request()
-    leads.sends(leads.sound[1])
+    await leads.sends(leads.sound[1])
     (event,) = leads.replicas.events(Kind.REPLICA_REPAIRED)
     assert (event.details["first_offset"], event.details["other_broker"]) == (1, 2)
     leads.replicas.logs.damaged_batches.sweep()
@@ -146,11 +202,11 @@ async def test_a_follower_out_of_sync_or_not_known_to_agree_is_not_asked(leads: 
 
 
 async def test_unrequested_or_late_batches_are_not_taken(leads: Leader) -> None:
-    assert leads.sends(leads.sound[1])
+    assert await leads.sends(leads.sound[1])
     assert not leads.reads()
     leads.ranges_to_request()
     leads.partition.stop_leading()
-    leads.sends(leads.sound[1])
+    await leads.sends(leads.sound[1])
     assert leads.replicas.logs.damaged_batches.of(KEY) == [FOUND]
 
 
@@ -158,15 +214,15 @@ async def test_readers_wait_for_batches_that_any_follower_may_have(leads: Leader
     assert leads.waits()
     assert leads.ranges_to_request() == WANTED
     assert leads.ranges_to_request(3) == WANTED
-    leads.sends()
+    await leads.sends()
     assert leads.waits()
-    leads.sends(follower=3)
+    await leads.sends(follower=3)
     assert not leads.waits()
 
 
 async def test_readers_stop_waiting_for_a_follower_that_sends_nothing(leads: Leader) -> None:
     leads.ranges_to_request()
-    leads.sends()
+    await leads.sends()
     leads.ranges_to_request(3)
     leads.sleep(batch_restores.WAIT_MS - 1)
     assert leads.waits()
@@ -201,12 +257,12 @@ async def test_a_follower_that_lacks_the_batch_too_is_asked_again_rarely(leads: 
     assert leads.ranges_to_request() == []
     leads.sleep(batch_restores.RETRY_MS)
     assert leads.ranges_to_request() == WANTED
-    leads.sends()
+    await leads.sends()
     leads.sleep(batch_restores.RETRY_MS)
     assert leads.ranges_to_request() == []
     leads.sleep(batch_restores.SLOW_RETRY_MS)
     assert leads.ranges_to_request() == WANTED
-    leads.sends(leads.sound[1])
+    await leads.sends(leads.sound[1])
     assert leads.reads()
 
 
@@ -216,7 +272,7 @@ async def test_a_follower_that_was_out_of_the_isr_as_it_answered_is_asked_again(
     assert leads.ranges_to_request() == WANTED
     without = state(replicas=(1, 2, 3), isr=(1, 3), min_isr=1)
     leads.partition.take(without, 11, broker_epoch=101, now_ms=1)
-    leads.sends(leads.sound[1])
+    await leads.sends(leads.sound[1])
     assert not leads.reads()
     leads.partition.take(LED, 12, broker_epoch=101, now_ms=1)
     leads.sleep(batch_restores.RETRY_MS)
@@ -225,10 +281,10 @@ async def test_a_follower_that_was_out_of_the_isr_as_it_answered_is_asked_again(
 
 async def test_a_different_batch_is_not_taken_and_counts_as_missing(leads: Leader) -> None:
     leads.ranges_to_request()
-    leads.sends(leads.sound[2])
+    await leads.sends(leads.sound[2])
     assert not leads.reads()
     leads.ranges_to_request(3)
-    leads.sends(follower=3)
+    await leads.sends(follower=3)
     assert not leads.waits()
 
 
@@ -239,7 +295,7 @@ async def test_a_batch_copied_as_unreadable_is_requested_once_a_reader_needs_it(
     assert leads.ranges_to_request() == []
     assert leads.waits()
     assert leads.ranges_to_request() == WANTED
-    leads.sends(leads.sound[1])
+    await leads.sends(leads.sound[1])
     assert leads.reads()
     assert leads.ranges_to_request() == []
 

@@ -23,6 +23,7 @@ from tidelog_broker.damage.digest_check import DigestCheck
 from tidelog_broker.damage.divergences import SWEEP_INTERVAL_S, Divergences
 from tidelog_broker.log.log import Log
 from tidelog_broker.replication.digest_reports import DigestReports
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.damaged_batches import EVIDENCE_RETENTION_MS
 from tidelog_broker.storage.replica_digests import MAX_REQUESTERS, ReplicaDigests
 from unit.broker.broker_parts import (
@@ -63,7 +64,10 @@ class Leader:
     def __init__(self) -> None:
         self.replicas = Replicas()
         self.replicas.logs.damaged_batches.prepare()
-        self.digests = ReplicaDigests(self.replicas.disk, self.replicas.logs, in_place)
+        self.cold_reads = ColdReads(self.replicas.disk, in_place)
+        self.digests = ReplicaDigests(
+            self.replicas.disk, self.replicas.logs, self.cold_reads, in_place
+        )
         self.divergences = self.new_divergences()
         self.check = self.new_check()
         self.held = batches_from(0, 10)
@@ -71,7 +75,9 @@ class Leader:
 
     def new_check(self) -> DigestCheck:
         replicas = self.replicas
-        self.restores = BatchRestores(replicas.logs, replicas.manager, replicas.clock)
+        self.restores = BatchRestores(
+            replicas.logs, replicas.manager, replicas.clock, self.cold_reads, in_place
+        )
         return DigestCheck(self.digests, self.divergences, replicas.manager, self.restores)
 
     def new_divergences(self) -> Divergences:

@@ -12,6 +12,7 @@ from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.core.partition.exchange import FetchAnswer
 from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.storage.damaged_batches import (
     EVIDENCE_RETENTION_MS,
     MAX_EVIDENCE_BYTES,
@@ -19,7 +20,13 @@ from tidelog_broker.storage.damaged_batches import (
 )
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from unit.broker.broker_parts import DATA, KEY, append, until
-from unit.broker.damage.test_replica_repair import SEGMENT, Broker, flip, three_records
+from unit.broker.damage.test_replica_repair import (
+    SEGMENT,
+    Broker,
+    append_segments,
+    flip,
+    three_records,
+)
 from unit.broker.fake_log import NAME, state
 from unit.broker.log.builders import FakeClock
 from unit.broker.log.memory_disk import MemoryDisk
@@ -119,6 +126,20 @@ async def test_a_start_that_finds_damage_in_the_only_copy_cuts_nothing() -> None
     assert consume(partition, 2) == [2, 3]
     assert not again.replicas.logs.is_out_of_service(KEY)
     await again.stop()
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+async def test_damage_of_another_segment_found_during_a_quarantine_is_sealed_next() -> None:
+    broker = Broker()
+    segments = append_segments(broker, await broker.has(ALONE))
+    for segment in segments[:2]:
+        broker.disk.names[segment].data[-1] ^= 1
+        # As the scrub does: it goes to the next segment after a fault.
+        broker.replicas.manager.log_unreadable(KEY, LogCorruptError(segment, 0, "a flipped bit"))
+    await asyncio.sleep(1)
+    assert len(broker.replicas.logs.damaged_batches.of(KEY)) == 2
+    assert len(broker.replicas.events(Kind.BATCH_DAMAGED)) == 2
+    await broker.stop()
 
 
 def led_by_another(before: LeaderAndIsr) -> LeaderAndIsr:

@@ -5,6 +5,7 @@ returned to service.
 import asyncio
 import random
 from collections.abc import Callable
+from pathlib import PurePath
 
 import pytest
 
@@ -16,7 +17,8 @@ from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import MAX_RETRY_DELAY_S, ReplicaRepair, repair_delay_s
 from tidelog_broker.damage.resignations import Resignations
-from tidelog_broker.log.log_errors import LogStorageError
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import LogCorruptError, LogFailedError, LogStorageError
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
     LeaderAndIsr,
@@ -131,6 +133,18 @@ async def three_records_stored() -> Broker:
     broker = Broker()
     await three_records(broker)
     return broker
+
+
+def append_segments(broker: Broker, partition: Partition) -> list[PurePath]:
+    """Appends three segments of one record each, and returns their files."""
+    log = broker.replicas.logs.log_of(KEY)
+    assert log is not None
+    log.update_config(LogConfig(segment_bytes=200))
+    for _ in range(3):
+        append(partition, bytes(100))
+    segments = sorted(path for path in broker.disk.names if path.suffix == SEGMENT.suffix)
+    assert len(segments) == 3
+    return segments
 
 
 def flip(broker: Broker, position: int = -1) -> None:
@@ -285,6 +299,23 @@ async def test_a_failed_sync_makes_the_replica_resign_and_keeps_writable_data() 
     assert restarted is not None
     assert restarted.log_end_offset == 3
     await again.stop()
+
+
+async def test_damage_found_after_a_failed_sync_is_repaired_with_it() -> None:
+    """A check of the log was running when the sync failed."""
+    broker = Broker()
+    partition = await broker.has(state())
+    append_segments(broker, partition)
+    log = broker.replicas.logs.log_of(KEY)
+    assert log is not None
+    log.flush()
+    flip(broker)
+    broker.replicas.manager.log_failed(KEY, LogFailedError(SEGMENT, 5, "sync"))
+    broker.replicas.manager.log_unreadable(KEY, LogCorruptError(SEGMENT, 0, "a flipped bit"))
+    await asyncio.sleep(5)
+    assert partition.in_service
+    assert broker.replicas.logs.damaged_batches.of(KEY) == [(0, 1)]
+    await broker.stop()
 
 
 async def test_a_disk_that_keeps_failing_is_retried_less_and_less_often() -> None:

@@ -8,6 +8,7 @@ from simulation.disk import PAGE_BYTES
 from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import Batch
 from tidelog_broker.core.partition.replica_log import ColdDataError, ColdRange
+from tidelog_broker.log import index_rebuild
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import LogCorruptError
@@ -43,6 +44,9 @@ def read(log: Log, offset: int = 0, max_bytes: int = ALL) -> tuple[list[int], Co
 
 def load(disk: MemoryDisk, cold: ColdRange) -> None:
     """Load as a thread does."""
+    if cold.work is not None:
+        cold.work()
+        return
     file = disk.open(cold.path)
     file.read_at(cold.size, cold.position)
     file.close()
@@ -119,6 +123,58 @@ def test_a_log_is_read_across_segments_without_waiting(*, lost: bool) -> None:
     assert log.read_cached(4, max_bytes=ALL, up_to=20).batches == []
     assert disk.waits == waits
     assert read_clean_logs(disk, log) == list(range(20))
+
+
+@pytest.mark.rule("disk-reads-off-event-loop")
+def test_a_lost_index_is_rebuilt_once_in_bounded_pieces_outside_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(index_rebuild, "REBUILD_PIECE_BYTES", 2 * PAGE_BYTES)
+    disk = MemoryDisk()
+    config = LogConfig(segment_bytes=8 * PAGE_BYTES, index_interval_bytes=PAGE_BYTES)
+    log = log_of(disk, 10, config)
+    log = open_log(disk, config=config, clean_state=ended(log))
+    (lost, *_) = sorted(path for path in disk.paths() if path.suffix == INDEX_SUFFIX)
+    content = disk.read_file(lost)
+    disk.remove(lost)
+    pieces = 0
+    while (found := read(log, 7))[1] is not None:
+        assert found[0] == []
+        load(disk, found[1])
+        pieces += 1
+    assert (found, pieces) == (([7, 8, 9], None), 4)
+    assert disk.read_file(lost) == content
+
+
+def test_damage_that_a_rebuild_of_an_index_finds_is_reported() -> None:
+    disk = MemoryDisk()
+    log = log_of(disk, 5, THREE_A_SEGMENT)
+    log = open_log(disk, config=THREE_A_SEGMENT, clean_state=ended(log))
+    lost, segment = (
+        min(path for path in disk.paths() if path.suffix == suffix)
+        for suffix in (INDEX_SUFFIX, ".log")
+    )
+    disk.remove(lost)
+    disk.flip_bit(segment, PAGE_BYTES + 4, 0)
+    _, cold = read(log, 2)
+    assert cold is not None
+    load(disk, cold)
+    with pytest.raises(LogCorruptError, match=f"damaged at byte {PAGE_BYTES}"):
+        read(log, 2)
+
+
+def test_an_index_that_cannot_be_written_again_serves_its_readers() -> None:
+    disk = MemoryDisk()
+    log = log_of(disk, 5, THREE_A_SEGMENT)
+    log = open_log(disk, config=THREE_A_SEGMENT, clean_state=ended(log))
+    lost = min(path for path in disk.paths() if path.suffix == INDEX_SUFFIX)
+    disk.remove(lost)
+    disk.space = 0
+    _, cold = read(log, 2)
+    assert cold is not None
+    load(disk, cold)
+    assert read(log, 2) == ([2, 3, 4], None)
+    assert lost not in disk.paths()
 
 
 def test_a_search_by_time_does_not_wait_either() -> None:

@@ -6,11 +6,15 @@ import pytest
 
 from tidelog.model import Batch
 from tidelog_broker.core.partition.producer_state import ProducerStates
+from tidelog_broker.log.index_rebuild import IndexRebuild
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.quarantine import discard_evidence
+from tidelog_broker.log.segment import INDEX_SUFFIX
+from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import (
+    START_MS,
     Producer,
     batch_at,
     batches_from,
@@ -19,7 +23,14 @@ from unit.broker.log.builders import (
     read_clean_logs,
 )
 from unit.broker.log.memory_disk import MemoryDisk
-from unit.broker.log.test_live_quarantine import CONFIG, FRAME, flip, seal, unreadable
+from unit.broker.log.test_live_quarantine import (
+    CONFIG,
+    FIRST_SEGMENT,
+    FRAME,
+    flip,
+    seal,
+    unreadable,
+)
 
 
 @pytest.fixture
@@ -52,6 +63,44 @@ def test_batches_merged_into_one_are_two_again(disk: MemoryDisk, count: int) -> 
     assert log.restore([batch_at(2), batch_at(3)])
     for offset in range(count):
         assert log.read(offset, max_bytes=1, up_to=count) == [batch_at(offset)]
+
+
+def test_restores_in_a_closed_segment_keep_its_index(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = with_unreadable(disk, 12, 1, 4)  # without the files of the index
+    walks = 0
+    run_piece = IndexRebuild.run_piece
+
+    def counted(rebuild: IndexRebuild) -> None:
+        nonlocal walks
+        walks += 1
+        run_piece(rebuild)
+
+    monkeypatch.setattr(IndexRebuild, "run_piece", counted)
+    for restored in (1, 4):
+        log.share_files(SegmentFiles(disk))  # as when its file is evicted
+        assert log.restore([batch_at(restored)])
+    assert walks == 1
+    assert disk.read_file(FIRST_SEGMENT.with_suffix(INDEX_SUFFIX))
+    assert read_clean_logs(log) == batches_from(0, 12)
+
+
+@pytest.mark.parametrize("count", [5, 12])  # in the active segment, in a closed one
+@pytest.mark.parametrize("restored", range(5))
+def test_a_restored_batch_is_found_by_its_time(disk: MemoryDisk, count: int, restored: int) -> None:
+    times = [START_MS + 10 * ms for ms in (1, 5, 3, 9, 7, 8, 2, 10, 4, 6, 11, 12)]
+    batches = [batch_at(offset, timestamp_ms=times[offset]) for offset in range(count)]
+    log = log_of(disk, batches, CONFIG)
+    flip(disk, restored * FRAME + 10)
+    seal(log)
+    log.offset_for_timestamp(START_MS, up_to=count)  # loads the index
+    assert log.restore([batches[restored]])
+    for _ in ("in memory", "in the file"):
+        for asked in range(START_MS, START_MS + 130, 5):
+            expected = next((b for b in batches if b.header.max_timestamp_ms >= asked), None)
+            assert log.offset_for_timestamp(asked, up_to=count) == expected
+        log.share_files(SegmentFiles(disk))
 
 
 @pytest.mark.rule("damage-costs-only-its-batch")

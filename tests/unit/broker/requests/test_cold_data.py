@@ -17,6 +17,7 @@ from tidelog_broker.core.fetch_messages import (
     ReplicaFetchResponse,
 )
 from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.requests.consumer_fetch import (
     ConsumerFetch,
@@ -268,6 +269,30 @@ async def test_a_search_by_time_waits_for_a_thread() -> None:
         await replicas.threads.end_all()
         assert (await search).offset == 1
         assert replicas.waits == 0
+
+
+@pytest.mark.rule("disk-reads-off-event-loop")
+async def test_fetches_and_searches_wait_for_a_thread_to_rebuild_a_lost_index() -> None:
+    async with cold_replicas() as replicas:
+        config = {"segment_bytes": str(1 << 20)}
+        (partition,) = await replicas.take(config=config)
+        # More batches than those whose positions memory keeps.
+        for number in range(400):
+            batch = record_batch.encode([bytes(4 << 10)], timestamps_ms=[number])
+            partition.append([batch], Acks.LEADER, 1)
+        commit(partition)
+        lost = min(path for path in replicas.memory.paths() if path.suffix == ".index")
+        replicas.memory.remove(lost)
+        log = replicas.logs.log_of(partition.key)
+        assert log is not None
+        log.share_files(SegmentFiles(replicas.memory))  # as when its file is evicted
+        fetch, search = Leader(replicas).consumed(partition), Leader(replicas).searched(7)
+        assert not await is_answered(fetch)
+        assert not await is_answered(search)
+        await replicas.threads.end_all()
+        assert offsets(await fetch)[0][0] == 0
+        assert (await search).offset == 7
+        assert lost in replicas.memory.paths()
 
 
 async def test_a_fetch_reads_no_more_from_the_disk_than_it_may_return() -> None:

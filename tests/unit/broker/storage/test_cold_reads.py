@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import PurePath
@@ -176,6 +177,35 @@ async def test_a_file_deleted_meanwhile_harms_no_reader() -> None:
         await reads.threads.end()
         assert woken.is_set()
         assert not reads.cold_reads.has_read(FakeLog(), at(0))
+
+
+async def test_other_work_runs_in_the_thread_instead_of_a_read() -> None:
+    async with running() as reads:
+        done: list[str] = []
+        cold = at(0)._replace(work=lambda: done.append("work"))
+        woken = reads.begin(cold)
+        await until_idle()
+        assert (done, woken.is_set()) == ([], False)
+        await reads.threads.end()
+        assert (done, woken.is_set(), reads.disk.reads) == (["work"], True, [])
+        # The caller never does it itself, and none of the data has been read.
+        assert not reads.cold_reads.has_read(reads.log, cold)
+        assert not reads.cold_reads.has_read(reads.log, at(0))
+
+
+async def test_other_work_that_fails_is_reported_once() -> None:
+    async with running() as reads:
+
+        def fail() -> None:
+            raise FileNotFoundError(errno.ENOENT, "it is gone", str(FILE))
+
+        cold = at(0)._replace(work=fail)
+        reads.begin(cold)
+        await until_idle()
+        await reads.threads.end()
+        with pytest.raises(LogStorageError, match="cannot read /data/f"):
+            reads.cold_reads.has_read(reads.log, cold)
+        assert not reads.cold_reads.has_read(reads.log, cold)
 
 
 async def test_a_stop_waits_for_no_thread() -> None:

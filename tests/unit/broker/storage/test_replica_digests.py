@@ -8,6 +8,7 @@ from tidelog.model import Batch
 from tidelog.request_bounds import MAX_RANGE_CONTENT_BYTES
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.storage import replica_digests
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.replica_digests import ReadBatches, ReplicaDigests
 from unit.broker.broker_parts import KEY, Replicas, at_work, in_place, until_idle
 from unit.broker.log.builders import batch_at, batches_from
@@ -21,7 +22,7 @@ async def read(batches: list[Batch], config: dict[str, str] | None = None) -> Re
     for batch in batches:
         log.append([batch])
     disk: Disk = replicas.disk
-    digests = ReplicaDigests(disk, replicas.logs, in_place)
+    digests = ReplicaDigests(disk, replicas.logs, ColdReads(disk, in_place), in_place)
     found: list[ReadBatches | None] = []
     async with at_work(digests.run()):
         digests.read(KEY, 0, len(batches), "test", found.append, with_contents=True)

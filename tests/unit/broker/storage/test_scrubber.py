@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import PurePath
 
 import pytest
@@ -11,6 +12,9 @@ from tidelog.model import Batch
 from tidelog_broker.core.partition.range_digest import RangeDigest
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import LogCorruptError, LogError, LogUnreadableError
+from tidelog_broker.log.segment import INDEX_SUFFIX
+from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
 from tidelog_broker.storage.scrubber import (
     CHUNK_BYTES,
@@ -37,6 +41,8 @@ class World:
         self.found: list[tuple[ReplicaKey, LogError]] = []
         self.digests: list[tuple[ReplicaKey, RangeDigest]] = []
         self.cpu_s = 0.0
+        self.cold_reads = ColdReads(self.replicas.disk, self._read_cold)
+        self.cold_pieces = 0
         self.scrubber = self.new_scrubber()
 
     def new_scrubber(self, *, period_ms: int = PERIOD_MS, most: int = 1 << 30) -> Scrubber:
@@ -45,6 +51,7 @@ class World:
             self.replicas.logs,
             ScrubStateFile(self.replicas.disk, STATE),
             self.replicas.clock,
+            self.cold_reads,
             in_place,
             lambda key, error: self.found.append((key, error)),
             period_ms=period_ms,
@@ -52,6 +59,10 @@ class World:
             cpu_seconds=self._cpu_seconds,
             digest_found=lambda key, found: self.digests.append((key, found)),
         )
+
+    async def _read_cold(self, piece: Callable[[], None]) -> None:
+        self.cold_pieces += 1
+        piece()
 
     def _cpu_seconds(self) -> float:
         """Each check takes ten milliseconds of CPU time."""
@@ -212,6 +223,20 @@ async def test_after_a_restart_a_pass_continues_where_it_was() -> None:
     repeated = again.state.bytes_checked - total
     assert repeated <= 12 * MIN_BYTES_PER_SECOND + CHUNK_BYTES
     assert again.state.pass_began_ms == world.state.pass_began_ms
+
+
+@pytest.mark.rule("disk-reads-off-event-loop")
+async def test_a_thread_rebuilds_a_lost_index_before_the_log_reads_a_fault_again() -> None:
+    world = World().write_segments()
+    world.flip(KEY, 5 * BATCH_BYTES)
+    world.replicas.disk.remove(world.segment(KEY).with_suffix(INDEX_SUFFIX))
+    log = world.replicas.logs.log_of(KEY)
+    assert log is not None
+    log.share_files(SegmentFiles(world.replicas.disk))  # as when its file is evicted
+    async with at_work(world.scrubber.run()), at_work(world.cold_reads.run()):
+        await world.passes()
+    assert world.cold_pieces == 1
+    assert len(world.found) == 1
 
 
 async def test_a_damaged_state_begins_a_new_pass() -> None:

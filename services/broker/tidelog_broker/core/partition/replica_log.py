@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import NamedTuple, Protocol
 
@@ -11,11 +11,15 @@ from tidelog_broker.core.partition.producer_state import CrowdedOut, ProducerSta
 
 
 class ColdRange(NamedTuple):
-    """A part of a file, in bytes, whose beginning is not in the page cache."""
+    """A part of a file, in bytes, whose beginning is not in the page cache.
+
+    `work`: what has to be done with this part, in a thread, before a retry succeeds. It blocks and
+    raises `OSError`. None: reading it suffices."""
 
     path: PurePath
     position: int
     size: int
+    work: Callable[[], None] | None = None
 
     @property
     def end(self) -> int:
@@ -24,7 +28,7 @@ class ColdRange(NamedTuple):
 
 class ColdDataError(Exception):
     """The requested data is only on disk. This is no fault: once it has been read, a retry
-    succeeds."""
+    succeeds, or needs more."""
 
     def __init__(self, cold: ColdRange) -> None:
         super().__init__(f"{cold.path} is not in memory at byte {cold.position}")
