@@ -26,6 +26,7 @@ from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.scrub_pace import ScrubPace
 from tidelog_broker.storage.scrub_state import ScrubStateFile
 from tidelog_broker.storage.scrubber import Scrubber
 from tidelog_runtime.clock import SystemClock
@@ -67,7 +68,6 @@ def no_damage(key: ReplicaKey, error: LogError) -> None:
 
 
 def new_scrubber(directory: Path, logs: LogDirectory, *, period_ms: int) -> Scrubber:
-    most = BrokerConfig.model_fields["scrub_bytes_per_second"].default
     return Scrubber(
         OsDisk(),
         logs,
@@ -76,8 +76,11 @@ def new_scrubber(directory: Path, logs: LogDirectory, *, period_ms: int) -> Scru
         ColdReads(OsDisk(), run_in_thread),
         run_in_thread,
         no_damage,
-        period_ms=period_ms,
-        max_bytes_per_second=most,
+        pace=ScrubPace(
+            period_ms=period_ms,
+            max_bytes_per_second=BrokerConfig.model_fields["scrub_bytes_per_second"].default,
+            cpu_percent=BrokerConfig.model_fields["scrub_cpu_percent"].default,
+        ),
         cpu_seconds=time.thread_time,
     )
 

@@ -181,3 +181,20 @@ async def test_in_the_only_copy_just_the_damaged_batch_becomes_unreadable(
     assert await damage_found_by_scrub(cluster, damaged) == found_before + 1
     assert faults(replica) == []
     assert len(await read(cluster, bystander.name)) == RECORDS
+
+
+async def test_a_pass_that_its_bound_delays_is_reported(
+    tmp_path: Path,
+) -> None:
+    bounded = FLUSHED_SOON | {"scrub_period_ms": 1_000, "scrub_bytes_per_second": 1 << 10}
+    async with running_cluster(
+        tmp_path, brokers=1, controllers=1, broker_config=bounded
+    ) as cluster:
+        await written(cluster, 1)
+        why = "scrub_bytes_per_second bounds its rate"
+        found = await until_found(cluster, (causes.SCRUB_OVERDUE, 1), saying=(why,))
+        late = the(found, causes.SCRUB_OVERDUE)
+        assert late.severity == causes.WARNING
+        assert "Raise the setting of broker 1 that is named" in late.next_step
+        metrics = await scrape(cluster.broker_metrics(1))
+        assert (metrics.value("scrub_overdue_seconds") or 0) > 0

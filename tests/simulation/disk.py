@@ -147,6 +147,9 @@ class SimFile:
     def drop_cached(self, size: int, position: int) -> None:
         """Does nothing: the cache and the disk are the same here."""
 
+    def read_ahead(self, size: int, position: int) -> None:
+        """Does nothing: a later read of it need not wait."""
+
     def truncate(self, size: int) -> None:
         self._inode.keep_synced(size)
         gone = len(self._inode.data)

@@ -47,7 +47,7 @@ Pressing = ResourcePressure | BrokerPressure | ControllerPressure
 
 
 FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
-DISK = "disk"
+DISK, SCRUB = "disk", "scrub"
 # With so few files left, neither a connection nor a segment can be opened reliably.
 FEW_FILES_LEFT = 16
 FEW_FILES_LEFT_PERCENT = 3

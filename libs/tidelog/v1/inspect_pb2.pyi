@@ -913,15 +913,17 @@ class BrokerPressure(_message.Message):
     broker_id: _builtins.int
     """Broker id."""
     resource: _builtins.str
-    """"open_files", "memory", "cpu", "connections" (of one client address), "disk" or "network"."""
+    """"open_files", "memory", "cpu", "connections" (of one client address), "disk", "network" or
+    "scrub" (its pass is overdue).
+    """
     used: _builtins.int
     """Amount in use: files, bytes or connections. "cpu": milliseconds of waiting for the CPU.
     "disk": milliseconds that the slowest disk operation takes. "network": retransmitted TCP
-    segments.
+    segments. "scrub": milliseconds that the running pass takes, measured and expected.
     """
     limit: _builtins.int
     """Limit of `used`, in the same unit. "cpu": milliseconds in which the waiting was measured.
-    "network": TCP segments sent.
+    "network": TCP segments sent. "scrub": scrub_period_ms.
     """
     since_ms: _builtins.int
     """Start of the shortage by the broker's wall clock, in milliseconds since 1970."""

@@ -9,11 +9,12 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelog_runtime.config import ENVIRONMENT_PREFIX, METRICS_OFF, METRICS_PORT_OFFSET
+from tidelog_runtime.config import METRICS_OFF, METRICS_PORT_OFFSET
 from tidelog_runtime.local import ClusterError, cluster_file
 from tidelog_runtime.local.addresses import (
     BROKER_BASE_PORT,
@@ -24,6 +25,7 @@ from tidelog_runtime.local.addresses import (
     part_name,
 )
 from tidelog_runtime.local.cluster_file import (
+    CLUSTER_FILE,
     BrokerPart,
     ClusterFile,
     ControllerPart,
@@ -38,12 +40,12 @@ from tidelog_runtime.local.data_directory import (
     LATER_START_BYTES,
     DirectoryLock,
     check_space,
-    is_full,
+    check_writable,
 )
 from tidelog_runtime.local.etcd import LocalEtcd
 from tidelog_runtime.local.members import Member, Members, describe_death, member_of, stop_all
-from tidelog_runtime.local.process import LocalProcess
-from tidelog_runtime.local.prometheus_targets import write_targets
+from tidelog_runtime.local.process import LocalProcess, environment_without
+from tidelog_runtime.local.prometheus_targets import TARGETS_FILE, write_targets
 from tidelog_runtime.metadata.store import StoreUnavailableError
 
 STATE_CHANGES_REPLICATION_FACTOR = 3
@@ -192,6 +194,7 @@ class LocalCluster:
         self._lock = DirectoryLock(self.directory)
         try:
             previous = read_cluster_file(self.directory)
+            self._check_writable()
             await self._start_etcd()
             self._plan(previous)
             for member in self._members.all():
@@ -236,10 +239,11 @@ class LocalCluster:
             await self.etcd.stop()
             self.etcd = None
         if self._lock is not None:
-            # The lock also shows readers that no process runs, so a full disk may prevent this
-            # update.
-            if self._members.all() and not is_full(self.directory):
-                self._write_cluster_file()
+            # The lock also shows readers that no process runs, so a full disk or a directory that
+            # is not writable may prevent this update.
+            if self._members.all():
+                with suppress(OSError):
+                    self._write_cluster_file()
             self._lock.release()
             self._lock = None
 
@@ -346,6 +350,16 @@ class LocalCluster:
         self.etcd = await LocalEtcd.start(data, log_path=self._log_path("etcd"))
         self.etcd_address = self.etcd.endpoint
 
+    def _check_writable(self) -> None:
+        """Raises `ClusterError` before anything starts that would have to be stopped again."""
+        names = [f"controller-{i}" for i in self._controller_ids]
+        names += [f"broker-{i}" for i in self._broker_ids]
+        names += [GATEWAY] if self._has_gateway else []
+        written = [path(name) for name in names for path in (self._config_path, self._log_path)]
+        written += [] if self._other_etcd else [self._log_path("etcd")]
+        replaced = (self.directory / name for name in (CLUSTER_FILE, TARGETS_FILE))
+        check_writable(self.directory, written, replaced)
+
     def _plan(self, previous: ClusterFile | None) -> None:
         """Creates every part with its address, its configuration file and its process."""
         self._addresses = Addresses(previous, usual_ports=self._usual_ports, rng=self._rng)
@@ -408,13 +422,13 @@ class LocalCluster:
             "listen": address,
             **settings,
         }
-        path = self.directory / "config" / f"{name}.toml"
+        path = self._config_path(name)
         cluster_file.write(path, settings)
         return LocalProcess(
             name,
             [*program, "--config", str(path)],
             log_path=self._log_path(name),
-            environment=_environment_without(settings),
+            environment=environment_without(settings),
         )
 
     async def _missing(self, view: ClusterView) -> list[str]:
@@ -473,14 +487,11 @@ class LocalCluster:
             raise ClusterError("there is no gateway; start the cluster with gateway=True")
         return self._members.gateway
 
+    def _config_path(self, name: str) -> Path:
+        return self.directory / "config" / f"{name}.toml"
+
     def _log_path(self, name: str) -> Path:
         return self.directory / "logs" / f"{name}.log"
 
     def _write_cluster_file(self) -> None:
         self.describe().write(self.directory)
-
-
-def _environment_without(settings: Iterable[str]) -> dict[str, str]:
-    """Returns this process's environment without variables that would override the settings."""
-    overridden = {ENVIRONMENT_PREFIX + name.upper() for name in settings}
-    return {name: value for name, value in os.environ.items() if name not in overridden}

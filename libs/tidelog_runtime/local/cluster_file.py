@@ -28,6 +28,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -76,8 +77,14 @@ class ClusterFile:
         """Replaces the file atomically, so that no reader sees a part of it."""
         content = json.dumps(asdict(self) | {"bootstrap": self.bootstrap}, indent=2)
         temporary = directory / f".{CLUSTER_FILE}.{os.getpid()}"
-        temporary.write_text(content + "\n")
-        temporary.replace(directory / CLUSTER_FILE)
+        try:
+            temporary.write_text(content + "\n")
+            temporary.replace(directory / CLUSTER_FILE)
+        except OSError:
+            # On a full disk the partial file would take room that others need.
+            with suppress(OSError):
+                temporary.unlink()
+            raise
 
 
 class ClusterFileError(ClusterError):

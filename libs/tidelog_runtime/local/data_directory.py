@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog_runtime.local import ClusterError
@@ -20,6 +21,52 @@ class DirectoryNotWritableError(ClusterError):
     """The cluster's directory, which needs to hold data, logs and addresses, is not writable."""
 
 
+_PERMISSIONS = "correct the permissions of {place}"
+_IN_THE_WAY = "move {place} away"
+_REMEDIES = {
+    errno.EACCES: _PERMISSIONS,
+    errno.EPERM: _PERMISSIONS,
+    errno.EISDIR: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EEXIST: _IN_THE_WAY,
+    errno.EROFS: "mount the file system of {place} for writing",
+}
+
+
+def file_error(directory: Path, error: OSError) -> ClusterError:
+    """Returns one line about a file of the cluster that cannot be written or read."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return disk_full(directory)
+    # A replacement names the temporary file first.
+    file = error.filename2 or error.filename
+    path = Path(os.fsdecode(file)) if isinstance(file, str | bytes | os.PathLike) else directory
+    place = path if os.path.exists(path) else path.parent  # noqa: PTH110 - raises no OSError
+    remedy = _REMEDIES.get(error.errno or 0, "check the file system of {place}")
+    return DirectoryNotWritableError(
+        f"the directory {directory} cannot be written to ({error.strerror or error}: {path}); "
+        f"choose another one by --directory, or {remedy.format(place=place)}"
+    )
+
+
+def check_writable(directory: Path, written: Iterable[Path], replaced: Iterable[Path]) -> None:
+    """Raises `ClusterError` if one of the files cannot be written.
+
+    - `written`: files that are written in place. Those that are missing are created empty.
+    - `replaced`: files that are replaced by renaming others in the same directory."""
+    try:
+        for path in written:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("ab").close()
+        for path in replaced:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            probe = path.with_name(f".{path.name}.probe")
+            probe.touch()
+            probe.unlink()
+    except OSError as error:
+        raise file_error(directory, error) from error
+
+
 class DirectoryLock:
     """Held until `release` or until the process ends, for any reason."""
 
@@ -29,12 +76,7 @@ class DirectoryLock:
             directory.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise disk_full(directory) from error
-            raise DirectoryNotWritableError(
-                f"the directory {directory} cannot be written to ({error.strerror}: "
-                f"{error.filename}); choose another one by --directory, or correct its permissions"
-            ) from error
+            raise file_error(directory, error) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -49,7 +91,7 @@ class DirectoryLock:
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
             os.close(self._descriptor)
-            raise disk_full(directory) from error
+            raise file_error(directory, error) from error
 
     @staticmethod
     def holder(directory: Path) -> int | None:

@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tidelog_runtime.config import ENVIRONMENT_PREFIX
 from tidelog_runtime.local import die_with_parent
 
 # Longer than a broker needs to transfer its leaders.
@@ -141,3 +142,9 @@ class LocalProcess:
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
+
+
+def environment_without(settings: Iterable[str]) -> dict[str, str]:
+    """Returns this process's environment without variables that would override the settings."""
+    overridden = {ENVIRONMENT_PREFIX + name.upper() for name in settings}
+    return {name: value for name, value in os.environ.items() if name not in overridden}

@@ -14,7 +14,7 @@ from pathlib import Path
 from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster_file import read_cluster_file
 from tidelog_runtime.local.commands import cluster_command, options_of
-from tidelog_runtime.local.data_directory import DirectoryLock, check_space
+from tidelog_runtime.local.data_directory import DirectoryLock, check_space, file_error
 
 _FOLDER = "start"
 _ANSWER = ".answer"
@@ -68,7 +68,12 @@ def answer_requests(directory: Path, start: Callable[[str], None]) -> Iterator[s
             start(name)
         except ClusterError as error:
             problem = str(error)
-        (folder / (name + _ANSWER)).write_text(problem)
-        request.unlink(missing_ok=True)
+        except OSError as error:
+            problem = str(file_error(directory, error))
+        try:
+            (folder / (name + _ANSWER)).write_text(problem)
+            request.unlink(missing_ok=True)
+        except OSError:
+            continue  # the requester gets no answer in time; the cluster keeps running
         if not problem:
             yield name

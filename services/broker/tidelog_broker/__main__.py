@@ -403,7 +403,7 @@ def pressure_reports(config: BrokerConfig, parts: Parts, ports: Sequence[int]) -
         standstill,
         partial(put_directly, config.etcd_endpoints),
     )
-    broker.inspection.own_pressures = lambda: reports.current
+    broker.inspection.own_pressures = lambda: (*reports.current, *broker.scrubber.pressures())
     broker.inspection.standstills = standstill.recent
     return reports
 

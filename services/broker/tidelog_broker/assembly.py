@@ -66,6 +66,7 @@ from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_broker.storage.replica_digests import ReplicaDigests
+from tidelog_broker.storage.scrub_pace import ScrubPace
 from tidelog_broker.storage.scrub_state import ScrubStateFile
 from tidelog_broker.storage.scrubber import Scrubber
 from tidelog_runtime.metadata.keys import Keys
@@ -297,8 +298,11 @@ class BrokerParts:
             self._cold_reads,
             self._run_blocking,
             self.manager.log_unreadable,
-            period_ms=config.scrub_period_ms,
-            max_bytes_per_second=config.scrub_bytes_per_second,
+            pace=ScrubPace(
+                period_ms=config.scrub_period_ms,
+                max_bytes_per_second=config.scrub_bytes_per_second,
+                cpu_percent=config.scrub_cpu_percent,
+            ),
             cpu_seconds=self._boundaries.cpu_seconds,
             digest_found=self._digest_found,
         )
@@ -435,6 +439,7 @@ class BrokerParts:
             lambda: self._logs.damaged_batches.count,
             self._digest_counts,
             self.scrubber.progress,
+            self.scrubber.delay,
             self.clock_check,
             self._clock,
             self._directory_state,

@@ -102,8 +102,15 @@ class BrokerConfig(RegisteredConfig):
         default=8 << 20,
         ge=1 << 10,
         description="Bound on the read rate of the scrub, even if a pass then takes longer than "
-        "scrub_period_ms. The scrub uses at most 1 % of a processor, except for a pass "
-        "that is requested at full rate.",
+        "scrub_period_ms. Small batches are bounded by scrub_cpu_percent first.",
+    )
+    scrub_cpu_percent: float = Field(
+        default=1.0,
+        ge=0.1,
+        le=100,
+        description="Bound on the CPU time of the scrub, in percent of one processor, even if a "
+        "pass then takes longer than scrub_period_ms. A pass that is requested at full rate has no "
+        "bound. `tidelog explain` reports a pass that is overdue, and what bounds it.",
     )
     digest_range_offsets: int = Field(
         default=4_096,

@@ -1,4 +1,5 @@
-"""Shortages that brokers report: open files, memory, CPU, connections, or a slow disk."""
+"""Shortages that brokers report: open files, memory, CPU, connections, a slow disk, or too little
+time for the scrub."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from tidelog.inspection.resource_pressures import (
     DISK,
     FILES,
     MEMORY,
+    SCRUB,
     BrokerPressure,
     Pressing,
     has_no_files_left,
@@ -26,6 +28,7 @@ CAUSES = {
     CPU: causes.CPU_STARVED,
     CONNECTIONS: causes.MANY_CONNECTIONS,
     DISK: causes.DISK_SLOW,
+    SCRUB: causes.SCRUB_OVERDUE,
 }
 # The slow operation of a disk, if the broker does not name one.
 _SYNC = "sync"
@@ -47,6 +50,10 @@ _STEPS = {
     causes.CPU_STARVED: "Give {who} more CPU (cpu.max of its control group, its nice "
     "value), or end what else runs on its machine, or find what stops its process again and again "
     "(cpulimit, kill -STOP, a frozen control group, a machine that is suspended).",
+    causes.SCRUB_OVERDUE: "Raise the setting of {who} that is named (scrub_cpu_percent or "
+    "scrub_bytes_per_second) and restart it, or raise scrub_period_ms to what a pass takes. If the "
+    "scrub has stopped, correct the error that is named. `tidelog brokers scrub --full-rate` "
+    "checks everything now, without pauses.",
 }
 # Steps for services that are not brokers.
 _OTHER_STEPS = {
@@ -148,6 +155,11 @@ def shortage(cause: str, who: str, pressure: Pressing) -> str:
         operation = pressure.detail or _SYNC
         article = "an" if operation[0] in "aeiou" else "a"
         return f"the disk of {who} is slow: {article} {operation} takes {span(pressure.used)}"
+    if cause == causes.SCRUB_OVERDUE:
+        return (
+            f"the scrub of {who} is overdue: its pass takes {span(pressure.used)}, and "
+            f"scrub_period_ms is {span(pressure.limit)}; {pressure.detail}"
+        )
     if cause == causes.MEMORY_SHORT:
         percent = pressure.used * 100 // max(1, pressure.limit)
         return (
@@ -168,6 +180,11 @@ def evidence(view: ClusterView, root: Root) -> str:
             f"broker-{root.broker} reports: operations of its disk have taken "
             f"{span(pressure.limit)} or longer {since(pressure.since_ms, view.now_ms())}, of late "
             f"a {pressure.detail or _SYNC} {span(pressure.used)}"
+        )
+    if root.cause == causes.SCRUB_OVERDUE:
+        return (
+            f"broker-{root.broker} reports: the pass of its scrub has run "
+            f"{since(pressure.since_ms, view.now_ms())}; {pressure.detail}"
         )
     return reported(f"broker-{root.broker}", pressure, view.now_ms())
 

@@ -64,6 +64,7 @@ REPLICA_CUT_OFF = "replica_cut_off"
 DISK_FULL = "disk_full"
 DISK_ERROR = "disk_error"
 DISK_SLOW = "disk_slow"  # it writes everything, but late
+SCRUB_OVERDUE = "scrub_overdue"  # not every batch on the disk is checked in its period
 REPLICA_CORRUPT = "replica_corrupt"
 REPLICA_REJECTS = "replica_rejects"  # its leader's data
 DAMAGE_REPAIRED = "damage_repaired"  # of a replica, within the last hour
@@ -144,6 +145,7 @@ ORDER = (
     STORE_SLOW,
     REPEATED_ELECTIONS,
     DIRECTORY_NOT_INTACT,
+    SCRUB_OVERDUE,
     DAMAGE_REPAIRED,
     NOT_PREFERRED_LEADER,
 )

@@ -12,6 +12,7 @@ from itertools import product
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_runtime.telemetry.metrics.metric import counter, gauge
+from tidelog_runtime.telemetry.metrics.scrub_catalogue import SCRUB_METRICS
 from tidelog_runtime.telemetry.metrics.service_catalogue import (
     CLIENT_REJECTIONS,
     CLIENT_REQUESTS,
@@ -359,26 +360,6 @@ DIVERGED_RANGES = gauge(
     "Run `tidelog explain`, which names the offsets and both replicas; compare them with "
     "`tidelog dump-log FILE`, and copy the wrong replica again.",
 )
-SCRUB_BYTES = counter(
-    "tidelog_scrub_bytes_total",
-    "Bytes of the logs that the scrub has checked on the disk, in all incarnations of the broker.",
-    "If it is too slow, change scrub_period_ms and scrub_bytes_per_second.",
-)
-SCRUB_PASSES = counter(
-    "tidelog_scrub_passes_total",
-    "Completed passes of the scrub over all logs.",
-    "If there are too few, lower scrub_period_ms.",
-)
-SCRUB_LAST_PASS = gauge(
-    "tidelog_scrub_last_pass_timestamp_seconds",
-    "When the last pass of the scrub ended, in seconds since 1970; 0: none has yet.",
-    "Compare with now: longer ago than twice scrub_period_ms, scrub_bytes_per_second is too low.",
-)
-SCRUB_DAMAGE = counter(
-    "tidelog_scrub_damaged_batches_total",
-    "Damaged batches that the scrub was the first to find.",
-    "Check the disk (dmesg, smartctl), and replace it where this grows.",
-)
 PRODUCER_NAMES = gauge(
     "tidelog_named_producers",
     "Names of producers in the cluster, as this broker knows it; each takes room in etcd, in every "
@@ -484,10 +465,7 @@ BROKER_METRICS = (
     DIGESTS_NOT_COMPARED,
     DIVERGENCES_FOUND,
     DIVERGED_RANGES,
-    SCRUB_BYTES,
-    SCRUB_PASSES,
-    SCRUB_LAST_PASS,
-    SCRUB_DAMAGE,
+    *SCRUB_METRICS,
     PRODUCER_NAMES,
     WAITING_CONSUMERS,
     LOG_SIZE,

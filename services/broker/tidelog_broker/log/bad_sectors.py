@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno as errnos
 from pathlib import PurePath
+from typing import Protocol
 
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
 
 UNREADABLE_ERRNOS = frozenset({errnos.EIO, errnos.EBADMSG})
 SECTOR_BYTES = 512
@@ -26,12 +27,17 @@ def is_unreadable(error: OSError) -> bool:
     return error.errno in UNREADABLE_ERRNOS
 
 
+class Readable(Protocol):
+    def read_at(self, size: int, position: int) -> bytes:
+        """Returns fewer bytes only at the end of the file. Raises OSError."""
+
+
 class BadSectorReader:
     """Reads a file with FILLER in place of each unreadable sector.
 
     `bad_sectors` has their positions."""
 
-    def __init__(self, file: DiskFile) -> None:
+    def __init__(self, file: Readable) -> None:
         self._file = file
         self._has_read = False
         self.bad_sectors: set[int] = set()

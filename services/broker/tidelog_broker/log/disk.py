@@ -6,6 +6,7 @@ interrupted writes. All methods raise `OSError`."""
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -22,6 +23,9 @@ _COPY_BYTES = 1 << 20
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 # Before a read of at least this size, a read of one byte checks that something is cached.
 _PROBED_BYTES = 64 << 10
+# The kernel drops only folios that lie within the range. A folio is at least a page, and at most
+# this large.
+_MAX_FOLIO_BYTES = 2 << 20
 TEMPORARY_SUFFIX = ".tmp"
 
 
@@ -39,8 +43,12 @@ class DiskFile(Protocol):
         the page cache. Waits if the file system does not support this."""
 
     def drop_cached(self, size: int, position: int) -> None:
-        """Drops clean pages of this part from the page cache, so that the next read is from the
-        disk. Has no effect if the system does not support it."""
+        """Drops every clean page with a byte of this part from the page cache, so that the next
+        read is from the disk. Dirty pages stay. Has no effect if the system does not support it."""
+
+    def read_ahead(self, size: int, position: int) -> None:
+        """Starts to read this part into the page cache. Later reads of this handle bring nothing
+        there but what they return. Has no effect if the system does not support it."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -201,8 +209,19 @@ class OsFile:
         return self.read_at(size, position)
 
     def drop_cached(self, size: int, position: int) -> None:
+        if not hasattr(os, "posix_fadvise") or size <= 0:
+            return
+        start, end = _rounded_out(position, position + size, mmap.PAGESIZE)
+        os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+        # What is left may lie in a large folio that begins before the range or ends behind it.
+        if any(self.read_cached(1, at) for at in (position, position + size - 1)):
+            start, end = _rounded_out(start, end, _MAX_FOLIO_BYTES)
+            os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+
+    def read_ahead(self, size: int, position: int) -> None:
         if hasattr(os, "posix_fadvise") and size > 0:
-            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
     def truncate(self, size: int) -> None:
         with self._timed(WRITE):
@@ -214,6 +233,15 @@ class OsFile:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def _rounded_out(start: int, end: int, unit: int) -> tuple[int, int]:
+    """Returns the smallest range of whole units that contains the given one.
+
+    >>> _rounded_out(4_095, 8_193, 4_096)
+    (0, 12288)
+    """
+    return start - start % unit, end + -end % unit
 
 
 class OsDisk:

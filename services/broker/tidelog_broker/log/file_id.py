@@ -34,9 +34,15 @@ class FileId(NamedTuple):
         return cls(device, inode, birth_ns)
 
     def is_same_file(self, other: FileId, *, same_boot: bool) -> bool:
-        """Returns whether both ids are of one file.
+        """Returns whether both ids are surely of one file.
 
-        `same_boot`: both were taken in one boot of the machine, so that devices can be compared."""
+        Without birth times they may be of two: files that replace each other get the same few
+        inodes in turn. `same_boot`: both were taken in one boot of the machine, so that devices
+        can be compared."""
+        return self.birth_ns != 0 and self.may_be_same_file(other, same_boot=same_boot)
+
+    def may_be_same_file(self, other: FileId, *, same_boot: bool) -> bool:
+        """Returns whether nothing shows that the ids are of two files."""
         if same_boot and self.device != other.device:
             return False
         return (self.inode, self.birth_ns) == (other.inode, other.birth_ns)

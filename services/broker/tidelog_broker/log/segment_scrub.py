@@ -10,7 +10,7 @@ from tidelog.log_format import MAX_FRAME_BYTES, walk_frames
 from tidelog.model import BatchHeader
 from tidelog_broker.core.partition.range_digest import RangeSum, RangeSums
 from tidelog_broker.log.bad_sectors import BadSectorReader
-from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.disk import Disk, DiskFile
 
 
 class FramePosition(NamedTuple):
@@ -47,6 +47,29 @@ class ScrubResult(NamedTuple):
     ranges: Sequence[RangeSum] = ()
 
 
+class _DiskReads:
+    """Reads a file from the disk, from a position on: drops from the page cache what it reads for
+    the first time.
+
+    Nothing behind `end` is read ahead. It would stay, and seem to be in use by readers when the
+    next check begins there."""
+
+    def __init__(self, file: DiskFile, start: int, first_bytes: int) -> None:
+        self._file = file
+        self.end = start
+        self._renew(start + first_bytes)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        self._renew(position + size)
+        return self._file.read_at(size, position)
+
+    def _renew(self, end: int) -> None:
+        if end > self.end:
+            self._file.drop_cached(end - self.end, self.end)
+            self._file.read_ahead(end - self.end, self.end)
+            self.end = end
+
+
 def scrub_stretch(
     disk: Disk,
     path: PurePath,
@@ -62,17 +85,18 @@ def scrub_stretch(
     Only frames below the position `end` are checked, up to the frame that begins at the offset
     `up_to`. They are added to `sums`. An unreadable sector is a fault. Blocks; raises `OSError`.
 
-    Pages in the page cache are dropped first, because they would hide a flipped bit on the disk.
-    Pages that were not cached before are dropped again afterwards, so that a pass over the disk
-    evicts nothing that readers use."""
+    Whatever is read is dropped from the page cache first, because that would hide a flipped bit on
+    the disk. Dirty pages stay, e.g. one that is shared with batches behind `up_to`: a later pass
+    checks them. Pages that were not cached before are dropped again afterwards, so that a pass over
+    the disk evicts nothing that readers use."""
     limit = min(end, start.position + max(max_bytes, 1) + MAX_FRAME_BYTES)
     at, checked, fault = start, 0, ""
     headers: list[BatchHeader] = []
     file = disk.open(path)
     try:
-        reader = BadSectorReader(file)
         was_cached = len(file.read_cached(1, start.position)) > 0
-        file.drop_cached(min(max_bytes, end - start.position), start.position)
+        reads = _DiskReads(file, start.position, min(max_bytes, end - start.position))
+        reader = BadSectorReader(reads)
         frames = walk_frames(
             reader.read_at,
             limit,
@@ -93,7 +117,7 @@ def scrub_stretch(
             if checked >= max_bytes:
                 break
         if not was_cached:
-            file.drop_cached(at.position - start.position, start.position)
+            file.drop_cached(reads.end - start.position, start.position)
     finally:
         file.close()
     return ScrubResult(at, checked, fault, sums.add(headers) if sums is not None else ())

@@ -12,6 +12,7 @@ from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
+from tidelog_runtime.telemetry.metrics import scrub_catalogue
 from tidelog_runtime.telemetry.metrics.service_catalogue import QUEUE_DEPTH
 from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
@@ -55,10 +56,13 @@ class BrokerCollector:
         snapshot.set(catalogue.DIVERGENCES_FOUND, digests.found)
         snapshot.set(catalogue.DIVERGED_RANGES, digests.standing)
         scrub = vitals.scrub()
-        snapshot.set(catalogue.SCRUB_BYTES, scrub.bytes_checked)
-        snapshot.set(catalogue.SCRUB_PASSES, scrub.passes)
-        snapshot.set(catalogue.SCRUB_LAST_PASS, scrub.last_pass_ended_ms / 1000)
-        snapshot.set(catalogue.SCRUB_DAMAGE, scrub.damage_found)
+        snapshot.set(scrub_catalogue.SCRUB_BYTES, scrub.bytes_checked)
+        snapshot.set(scrub_catalogue.SCRUB_PASSES, scrub.passes)
+        snapshot.set(scrub_catalogue.SCRUB_LAST_PASS, scrub.last_pass_ended_ms / 1000)
+        snapshot.set(scrub_catalogue.SCRUB_DAMAGE, scrub.damage_found)
+        delay = vitals.scrub_delay()
+        overdue_ms = max(delay.expected_ms - delay.period_ms, 1_000) if delay is not None else 0
+        snapshot.set(scrub_catalogue.SCRUB_OVERDUE, overdue_ms / 1000)
         snapshot.set(catalogue.PRODUCER_NAMES, vitals.producer_names())
         for follower, sent in sorted(vitals.move_sent_bytes.items()):
             snapshot.set(catalogue.MOVE_SENT_BYTES, sent, str(follower))

@@ -15,6 +15,7 @@ from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.disk_use import DiskUse
+from tidelog_broker.storage.scrub_pace import ScrubDelay
 from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_runtime.clock import Clock
 
@@ -63,6 +64,7 @@ class BrokerVitals(NamedTuple):
     move_sent_bytes: Mapping[int, int]
     damaged_batches: Callable[[], int]
     scrub: Callable[[], ScrubState]
+    scrub_delay: Callable[[], ScrubDelay | None] = lambda: None
     digests: Callable[[], DigestCounts] = DigestCounts
     clock_skews_ms: Callable[[], Mapping[int, int]] = dict
     retention_paused_ms: Callable[[], int] = int
@@ -82,6 +84,7 @@ def broker_vitals(
     damaged_batches: Callable[[], int],
     digests: Callable[[], DigestCounts],
     scrub: Callable[[], ScrubState],
+    scrub_delay: Callable[[], ScrubDelay | None],
     clock_check: ClockCheck,
     clock: Clock,
     directory: Callable[[], DirectoryState],
@@ -103,6 +106,7 @@ def broker_vitals(
         damaged_batches=damaged_batches,
         digests=digests,
         scrub=scrub,
+        scrub_delay=scrub_delay,
         clock_skews_ms=lambda: clock_check.skews_ms(clock.wall_ms(), clock.monotonic_ms()),
         retention_paused_ms=lambda: (
             clock.monotonic_ms() - clock_check.doubt.since_ms if clock_check.doubt else 0

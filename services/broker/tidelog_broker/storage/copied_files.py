@@ -1,16 +1,18 @@
-"""Syncs what another program wrote into a data directory. cp and rsync do not sync, so that a power
-failure within the next minute would lose what they wrote."""
+"""Detects that another program wrote the files of a data directory, and syncs them. cp and rsync do
+not sync, so that a power failure within the next minute would lose what they wrote."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
 
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from tidelog_broker.log.disk import Disk, Tree, copy_bytes
+from tidelog_broker.log.file_id import FileId
 
 # File systems commit together what several threads sync.
 SYNC_THREADS = 8
@@ -65,3 +67,44 @@ def _sync_file(disk: Disk, path: PurePath, *, rewrite: bool) -> None:
         file.sync()
     finally:
         file.close()
+
+
+def are_same_files(
+    disk: Disk,
+    path: PurePath,
+    named: Mapping[str, Sequence[int] | None],
+    *,
+    same_boot: bool,
+) -> bool:
+    """Returns whether the files are the very ones that the previous incarnation wrote.
+
+    `named`: the ids that files of the directory contain, by name. Those of the checkpoints are read
+    here: if the store does not change, only the checkpoints change with acknowledged data."""
+    ids = dict(named)
+    for checkpoint in (HIGH_WATERMARKS, RECOVERY_POINTS):
+        ids[checkpoint] = OffsetCheckpoint(disk, path / checkpoint).read().file
+    return all(
+        names_itself(disk, path / name, file, same_boot=same_boot, without_birth_time=False)
+        for name, file in ids.items()
+    )
+
+
+def names_itself(
+    disk: Disk,
+    path: PurePath,
+    named: Sequence[int] | None,
+    *,
+    same_boot: bool,
+    without_birth_time: bool,
+) -> bool:
+    """Returns whether the file is the one that was written with this id.
+
+    Files of older releases contain no id and pass, as do missing files and files torn by a power
+    failure. `without_birth_time`: the result if the inode matches and the file system reports no
+    birth time."""
+    if named is None:
+        return True
+    present, written = disk.file_id(path), FileId.from_json(named)
+    if present.is_same_file(written, same_boot=same_boot):
+        return True
+    return without_birth_time and present.may_be_same_file(written, same_boot=same_boot)

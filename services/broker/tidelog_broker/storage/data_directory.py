@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
@@ -28,10 +27,9 @@ from tidelog_broker.log.checked_file import (
     read_checked,
     write_checked_with_id,
 )
-from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
+from tidelog_broker.log.checkpoint import RECOVERY_POINTS
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.file_id import FileId
-from tidelog_broker.storage.copied_files import sync_tree
+from tidelog_broker.storage.copied_files import are_same_files, names_itself, sync_tree
 from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
     RejectionCause,
@@ -150,7 +148,10 @@ def not_intact_reason(identity: Identity, record: BrokerDirectory | None) -> str
     if record.clean_stop_token and record.clean_stop_token != identity.clean_stop_token:
         return "it is an older copy, taken before its broker's last clean stop"
     if identity.copied and not record.clean_stop_token:
-        return "it was copied or restored without a clean stop before"
+        return (
+            "it was copied or restored without a clean stop before, or its file system reports no "
+            "birth times, so that this cannot be ruled out"
+        )
     return ""
 
 
@@ -255,9 +256,14 @@ class DataDirectory:
             stored = Identity.from_json(found)
             previous_end = previous_end_of(stored, boot_id)
             same_boot = stored.boot_id == boot_id != ""
-            same_files = _are_same_files(disk, path, found, noted, same_boot=same_boot)
-            is_unfinished = (stored.copied and not stored.copy_synced) and _names_itself(
-                disk, path / IDENTITY_FILE, found.get("file"), same_boot=same_boot
+            named = {IDENTITY_FILE: found.get("file"), REVISION_FILE: noted.get("file")}
+            same_files = are_same_files(disk, path, named, same_boot=same_boot)
+            is_unfinished = (stored.copied and not stored.copy_synced) and names_itself(
+                disk,
+                path / IDENTITY_FILE,
+                found.get("file"),
+                same_boot=same_boot,
+                without_birth_time=True,
             )
             lost_copy = is_unfinished and not _is_intact(stored, boot_id)
             if lost_copy:
@@ -276,6 +282,14 @@ class DataDirectory:
         directory.previous_end = previous_end
         directory._rewrites_copy = is_unfinished
         directory._write(identity)
+        if not disk.file_id(path / IDENTITY_FILE).birth_ns:
+            _log.warning(
+                "birth_times_missing",
+                data_dir=str(path),
+                effect="a start after a crash cannot rule out that the directory is a copy, and "
+                "does not count it as intact",
+                hint="use a file system that reports birth times (`stat -c %w FILE`)",
+            )
         return directory
 
     @property
@@ -453,33 +467,3 @@ def _read_noted_revision(disk: Disk, path: PurePath) -> dict[str, Any]:
         return {}  # torn by a power failure; the identity has an older one
     # Older releases wrote only the number.
     return noted if isinstance(noted, dict) else {"revision": noted or 0}
-
-
-def _are_same_files(
-    disk: Disk,
-    path: PurePath,
-    identity: dict[str, Any],
-    noted: dict[str, Any],
-    *,
-    same_boot: bool,
-) -> bool:
-    """Returns whether the files are the very ones that the previous incarnation wrote."""
-    named = {IDENTITY_FILE: identity.get("file"), REVISION_FILE: noted.get("file")}
-    # If the store does not change, only these files change with acknowledged data.
-    for checkpoint in (HIGH_WATERMARKS, RECOVERY_POINTS):
-        named[checkpoint] = OffsetCheckpoint(disk, path / checkpoint).read().file
-    return all(
-        _names_itself(disk, path / name, file, same_boot=same_boot) for name, file in named.items()
-    )
-
-
-def _names_itself(
-    disk: Disk, path: PurePath, named: Sequence[int] | None, *, same_boot: bool
-) -> bool:
-    """Returns whether the file is the one that was written with this id.
-
-    Files of older releases contain no id and pass, as do missing files and files torn by a power
-    failure."""
-    if named is None:
-        return True
-    return disk.file_id(path).is_same_file(FileId.from_json(named), same_boot=same_boot)

@@ -24,18 +24,14 @@ from tidelog_broker.log.log_errors import LogError, LogStorageError, read_failur
 from tidelog_broker.log.segment_scrub import ScrubResult, ScrubTarget, scrub_stretch
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.scrub_pace import ScrubDelay, ScrubPace
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.pressure.records import Pressure
 
 # Bytes checked by one call in a thread: a few milliseconds of CPU time.
 CHUNK_BYTES = 1 << 20
 FULL_RATE_CHUNK_BYTES = 8 << 20
-# Except in a pass at full rate, the thread uses at most this share of a CPU, however small the
-# batches are. The code around it uses about as much again.
-MAX_CPU_SHARE = 0.005
-# The lowest rate. A pass over little data is shorter than the period.
-MIN_BYTES_PER_SECOND = 64 << 10
-MAX_PAUSE_S = 60.0
 IDLE_PAUSE_S = 10.0
 ERROR_PAUSE_S = 60.0
 # How often the position is written. After a crash up to this much is checked again.
@@ -116,14 +112,12 @@ class Scrubber:
         run_blocking: RunBlocking,
         damage_found: DamageFound,
         *,
-        period_ms: int,
-        max_bytes_per_second: int,
+        pace: ScrubPace,
         cpu_seconds: Callable[[], float],
         digest_found: DigestFound = lambda *_: None,
     ) -> None:
         """Parameters that the types do not explain:
 
-        - `period_ms`: of one pass; 0: none begins by itself.
         - `cpu_seconds`: returns the CPU time of the calling thread.
         - `digest_found`: called with the digest of each range of a log on disk.
         """
@@ -135,8 +129,8 @@ class Scrubber:
         self._run_blocking = run_blocking
         self._damage_found = damage_found
         self._digest_found = digest_found
-        self._period_ms = period_ms
-        self._max_bytes_per_second = max_bytes_per_second
+        self._pace = pace
+        self._period_ms = pace.period_ms
         self._cpu_seconds = cpu_seconds
         self._state = ScrubState()
         self._written_ms = 0
@@ -144,12 +138,23 @@ class Scrubber:
         self._requested = asyncio.Event()
 
     def status(self) -> ScrubStatus:
-        total = sum(log.size_bytes for log in self._logs.logs())
+        total = self._total_bytes()
         running = self._state.key is not None or self._requested.is_set()
         return ScrubStatus(self._state, total, self._full_rate, self._period_ms > 0, running)
 
     def progress(self) -> ScrubState:
         return self._state
+
+    def delay(self) -> ScrubDelay | None:
+        """Returns by how much the running pass exceeds its period; None: it does not."""
+        if self._full_rate:
+            return None
+        now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        return self._pace.delay(self._state, self._total_bytes(), now_ms, monotonic_ms)
+
+    def pressures(self) -> Sequence[Pressure]:
+        delay = self.delay()
+        return () if delay is None else (delay.pressure(),)
 
     def begin_pass(self, *, full_rate: bool) -> None:
         """Begins a new pass now, instead of the current one."""
@@ -163,6 +168,7 @@ class Scrubber:
             try:
                 await self._pass()
             except OSError as error:
+                self._pace.failed(str(error), self._clock.monotonic_ms())
                 _log.warning("scrub_paused", why=str(error))
                 await self._pause(ERROR_PAUSE_S)
 
@@ -187,6 +193,7 @@ class Scrubber:
         if state.key is None:
             self._requested.clear()
             state.pass_began_ms, state.pass_bytes = self._clock.wall_ms(), 0
+            self._pace.pass_begins()
         resume_at = state.key
         for key in sorted(self._logs.keys()):
             if resume_at is not None and key < resume_at:
@@ -371,14 +378,10 @@ class Scrubber:
         if self._full_rate:
             await asyncio.sleep(0)
             return
-        pause = max(checked / self._rate() - took_s, cpu_s / MAX_CPU_SHARE - took_s, 0.0)
-        await self._pause(min(pause, MAX_PAUSE_S))
+        await self._pause(self._pace.pause_s(checked, cpu_s, took_s, self._total_bytes()))
 
-    def _rate(self) -> float:
-        """Returns the bytes per second that a pass over all logs in one period needs."""
-        total = sum(log.size_bytes for log in self._logs.logs())
-        needed = total * 1000 / self._period_ms if self._period_ms else 0
-        return min(max(needed, MIN_BYTES_PER_SECOND), self._max_bytes_per_second)
+    def _total_bytes(self) -> int:
+        return sum(log.size_bytes for log in self._logs.logs())
 
     async def _pause(self, seconds: float) -> None:
         """Waits, or returns early if a pass is requested."""

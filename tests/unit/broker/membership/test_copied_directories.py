@@ -9,8 +9,12 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from tidelog_broker.log.checkpoint import RECOVERY_POINTS, OffsetCheckpoint
+from tidelog_broker.log.file_id import FileId
 from tidelog_broker.membership.registration import TAKEN_LOG_INTERVAL_S
 from unit.broker.broker_parts import DATA, at_work
+from unit.broker.flaky_store import FlakyStore
+from unit.broker.log.memory_disk import MemoryDisk
 from unit.broker.membership.test_broker_registration import KEY, TTL_SECONDS
 from unit.broker.membership.test_directory_binding import (
     RECORD,
@@ -208,6 +212,62 @@ async def test_files_restored_one_by_one_are_recognized_by_the_stored_revision(
     machine.disk.write_atomically(note, backup, sync=True)
     epoch, whole, _ = await claimed(machine.start())
     assert whole == epoch
+
+
+class DiskWithoutBirthTimes(MemoryDisk):
+    """Its files get two inodes in turn, as files that are replaced by a rename often do."""
+
+    def _new_id(self) -> FileId:
+        return FileId(1, super()._new_id().inode % 2, 0)
+
+
+@pytest.fixture
+def without_birth_times(store: FlakyStore) -> Machine:
+    return Machine(store, disk=DiskWithoutBirthTimes())
+
+
+@pytest.mark.rule("broker-id-bound-to-directory")
+async def test_a_restore_in_place_without_birth_times_is_not_intact(
+    without_birth_times: Machine,
+) -> None:
+    """Each file is restored into the inode that it names."""
+    machine = without_birth_times
+    await crash_after_registering(machine.start())
+    machine.disk.restore_in_place(machine.disk.contents())
+    with capture_logs() as lines:
+        epoch, whole, synced = await claimed(machine.start())
+    assert (whole, synced) == (epoch, epoch)
+    assert "no birth times" in record(machine.store).not_intact_reason
+    assert [line["event"] for line in lines].count("birth_times_missing") == 1
+
+
+async def test_without_birth_times_a_clean_stop_keeps_a_directory_intact(
+    without_birth_times: Machine,
+) -> None:
+    machine = without_birth_times
+    first = await stop_cleanly(machine.start())
+    await stop_cleanly(machine.start())
+    machine.reboot()
+    assert (await claimed(machine.start()))[1:] == (first, first)
+
+
+async def test_without_birth_times_a_copy_that_was_not_synced_is_lost_at_a_reboot(
+    without_birth_times: Machine,
+) -> None:
+    machine = without_birth_times
+    await crash_after_registering(machine.start())
+    machine.open()
+    points = DATA / RECOVERY_POINTS
+    OffsetCheckpoint(machine.disk, points).write({}, sync=True)
+    machine.reboot()
+    machine.open()
+    assert points not in machine.disk.contents()
+
+
+async def test_a_file_system_with_birth_times_gets_no_warning(machine: Machine) -> None:
+    with capture_logs() as lines:
+        machine.open()
+    assert lines == []
 
 
 @pytest.mark.rule("broker-id-bound-to-directory")

@@ -52,7 +52,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """No process reads recovery points here."""
     monkeypatch.setattr(
-        "tidelog_broker.storage.data_directory.OffsetCheckpoint.read",
+        "tidelog_broker.storage.copied_files.OffsetCheckpoint.read",
         lambda _: type("Read", (), {"file": None}),
     )
     return Machine()

@@ -15,11 +15,10 @@ from tidelog_broker.log.log_errors import LogCorruptError, LogError, LogUnreadab
 from tidelog_broker.log.segment import INDEX_SUFFIX
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.storage.cold_reads import ColdReads
+from tidelog_broker.storage.scrub_pace import BY_CPU, MIN_BYTES_PER_SECOND, ScrubPace
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
 from tidelog_broker.storage.scrubber import (
     CHUNK_BYTES,
-    MAX_CPU_SHARE,
-    MIN_BYTES_PER_SECOND,
     Scrubber,
 )
 from tidelog_runtime.topic_config import TopicConfig
@@ -45,7 +44,9 @@ class World:
         self.cold_pieces = 0
         self.scrubber = self.new_scrubber()
 
-    def new_scrubber(self, *, period_ms: int = PERIOD_MS, most: int = 1 << 30) -> Scrubber:
+    def new_scrubber(
+        self, *, period_ms: int = PERIOD_MS, most: int = 1 << 30, cpu_percent: float = 1.0
+    ) -> Scrubber:
         return Scrubber(
             self.replicas.disk,
             self.replicas.logs,
@@ -54,8 +55,7 @@ class World:
             self.cold_reads,
             in_place,
             lambda key, error: self.found.append((key, error)),
-            period_ms=period_ms,
-            max_bytes_per_second=most,
+            pace=ScrubPace(period_ms=period_ms, max_bytes_per_second=most, cpu_percent=cpu_percent),
             cpu_seconds=self._cpu_seconds,
             digest_found=lambda key, found: self.digests.append((key, found)),
         )
@@ -193,7 +193,18 @@ async def test_a_scrub_takes_no_more_than_its_share_of_a_processor() -> None:
         await world.passes()
     total = sum(log.size_bytes for log in world.replicas.logs.logs())
     took_s = (world.replicas.clock.monotonic_ms() - began) / 1000
-    assert took_s >= total // CHUNK_BYTES * 0.005 / MAX_CPU_SHARE
+    assert took_s >= total // CHUNK_BYTES * 0.005 / 0.005
+
+
+@pytest.mark.parametrize(("cpu_percent", "reasons"), [(0.02, [BY_CPU]), (50.0, [])])
+async def test_a_pass_that_its_share_of_a_processor_delays_is_reported(
+    cpu_percent: float, reasons: list[str]
+) -> None:
+    world = World().write(400)
+    world.scrubber = world.new_scrubber(period_ms=800_000, cpu_percent=cpu_percent)
+    async with at_work(world.scrubber.run()):
+        await asyncio.sleep(700)
+        assert [pressure.detail for pressure in world.scrubber.pressures()] == reasons
 
 
 async def test_at_full_rate_a_scrub_does_not_pause() -> None:

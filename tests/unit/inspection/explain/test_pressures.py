@@ -149,6 +149,21 @@ def test_a_slow_disk_is_a_warning_before_it_affects_anything(
     assert "iostat" in slow.next_step
 
 
+def test_an_overdue_scrub_is_a_warning_that_names_what_bounds_it(
+    cluster: DescribedCluster,
+) -> None:
+    day_ms = 86_400_000
+    short(cluster, "scrub", 30 * day_ms, 14 * day_ms, "scrub_cpu_percent bounds its CPU time")
+    [late] = cluster.explain()
+    assert (late.cause, late.severity, late.broker) == ("scrub_overdue", "warning", 2)
+    assert late.summary == (
+        "the scrub of broker 2 is overdue: its pass takes 720 h 0 min, and scrub_period_ms is "
+        "336 h 0 min; scrub_cpu_percent bounds its CPU time"
+    )
+    assert "the pass of its scrub has run since 2023-" in said(late)
+    assert "Raise the setting of broker 2 that is named" in late.next_step
+
+
 def test_a_follower_whose_disk_is_slow_lags_for_that_reason(cluster: DescribedCluster) -> None:
     short(cluster, "disk", 1_500, 1_000)
     cluster.partition("sea/0", isr=(1, 3))
