@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import tidelog.client
-from tidelog_docs import errors, telemetry
+from tidelog_docs import errors, limits, telemetry
 from tidelog_docs.commands import cli
 from tidelog_docs.rest import rest
 from tidelog_docs.rpcs import grpc
@@ -40,6 +40,10 @@ GENERATORS: Mapping[str, Callable[[], str]] = {
     **{f"events {name}": partial(telemetry.events, name) for name in ("kinds", "stages", "causes")},
     "events fields": telemetry.event_fields,
     **{f"python {kind}": partial(python_api, kind) for kind in ("clients", "values")},
+    "limits requests": limits.requests,
+    "limits entries": limits.entry_sizes,
+    "limits fields": partial(limits.listed, limits.FIELDS),
+    "limits records": partial(limits.listed, limits.RECORDS),
     "commands": cli,
     "error codes": errors.codes,
     "error classes": errors.classes,

@@ -78,7 +78,7 @@ class Layout(NamedTuple):
 
 def too_many_to_append(max_headers: int) -> TidelogError:
     return invalid_batch(
-        f"the batch has more than {max_headers} headers (max_batch_headers): send several batches"
+        f"the batch has more than {max_headers} headers, a fixed limit: send several batches"
     )
 
 

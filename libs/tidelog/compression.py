@@ -14,9 +14,9 @@ import zstandard
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Codec
+from tidelog.record_limits import RECORD_LIMITS
 
-# Enough for a batch of the highest max_batch_bytes with a compression ratio of four to one.
-DEFAULT_MAX_DECOMPRESSED_BYTES = 64 << 20
+DEFAULT_MAX_DECOMPRESSED_BYTES = RECORD_LIMITS.max_decoded_bytes
 
 # zlib's window for the gzip format.
 _GZIP_WBITS = 31
@@ -175,7 +175,8 @@ def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
 
 def _too_large(max_bytes: int) -> TidelogError:
     return _invalid(
-        f"the batch holds more than {max_bytes} bytes once decompressed; send smaller batches"
+        f"the batch holds more than {max_bytes} bytes once decompressed, a fixed limit: send "
+        "smaller batches"
     )
 
 

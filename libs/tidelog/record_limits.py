@@ -31,6 +31,7 @@ class RecordLimits:
     """
 
     max_batch_records: int = HIGHEST_MAX_BATCH_RECORDS
+    # Enough for a batch of the highest max_batch_bytes with a compression ratio of four to one.
     max_decoded_bytes: int = 64 << 20
     max_headers_per_record: int = 1_000
     max_batch_headers: int = 100_000
@@ -52,8 +53,8 @@ def check_key_size(size_bytes: int, limits: RecordLimits = RECORD_LIMITS) -> Non
     """Raises `TidelogError` (INVALID_BATCH)."""
     if size_bytes > limits.max_key_bytes:
         raise invalid_batch(
-            f"a key has {size_bytes} bytes; a key has at most {limits.max_key_bytes} "
-            "(max_key_bytes): put the rest into the value"
+            f"a key has {size_bytes} bytes; a key has at most {limits.max_key_bytes}, a "
+            "fixed limit: put the rest into the value"
         )
 
 
@@ -61,8 +62,8 @@ def check_header_count(count: int, limits: RecordLimits = RECORD_LIMITS) -> None
     """`count`: headers of one record. Raises `TidelogError` (INVALID_BATCH)."""
     if count > limits.max_headers_per_record:
         raise invalid_batch(
-            f"a record has {count} headers; it has at most {limits.max_headers_per_record} "
-            "(max_headers_per_record): put the rest into the value"
+            f"a record has {count} headers; it has at most {limits.max_headers_per_record}, "
+            "a fixed limit: put the rest into the value"
         )
 
 
@@ -72,7 +73,7 @@ def check_header_names(sizes: Iterable[int], limits: RecordLimits = RECORD_LIMIT
     if longest > limits.max_header_name_bytes:
         raise invalid_batch(
             f"the name of a header has {longest} bytes; it has at most "
-            f"{limits.max_header_name_bytes} (max_header_name_bytes): put the rest into its value"
+            f"{limits.max_header_name_bytes}, a fixed limit: put the rest into its value"
         )
 
 

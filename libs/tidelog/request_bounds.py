@@ -197,7 +197,8 @@ def check_text(field: str, size_bytes: int) -> None:
     if size_bytes > MAX_TEXT_BYTES:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"{_short(field)} has {size_bytes} bytes; it has at most {MAX_TEXT_BYTES}",
+            f"{_short(field)} has {size_bytes} bytes; it has at most {MAX_TEXT_BYTES}, a fixed "
+            "limit",
         )
 
 

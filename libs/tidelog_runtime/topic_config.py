@@ -62,12 +62,13 @@ class TopicConfig(BaseModel):
     retention_ms: _LimitOrUnlimited = Field(
         default=7 * 24 * 3_600_000,
         description="Segments are deleted once neither a timestamp nor an append time in them is "
-        "younger; -1: never.",
+        "younger, and the leader's clock is not in doubt; keep hardware clocks in UTC; -1: never.",
     )
     retention_bytes: _LimitOrUnlimited = Field(
         default=UNLIMITED,
         description="Oldest segments beyond this size of a partition are deleted; a segment is "
-        "rolled at this size at the latest; -1: never.",
+        "rolled at this size at the latest, but not below 64 KiB, so a partition holds up to one "
+        "segment more; -1: never.",
     )
 
     timestamp_type: Literal["create", "append"] = Field(
@@ -78,7 +79,8 @@ class TopicConfig(BaseModel):
     timestamp_max_ahead_ms: _LimitOrUnlimited = Field(
         default=3_600_000,
         description="A batch with a timestamp further ahead of the leader's clock is rejected; -1: "
-        "none is.",
+        "none is. A timestamp that is more than a day ahead keeps no segment, nor does any that "
+        "is ahead with -1.",
     )
 
     durability: Literal["replicated", "synced"] = Field(

@@ -143,9 +143,11 @@ def _always_intact(*_: object) -> str:
 _new_life = data_directory.next_incarnation
 
 
-def _copies_are_trusted(former: Identity, boot_id: str, *, same_files: bool = True) -> Identity:
+def _copies_are_trusted(
+    former: Identity, boot_id: str, *, same_files: bool = True, lost_copy: bool = False
+) -> Identity:
     del same_files
-    return _new_life(former, boot_id)
+    return _new_life(former, boot_id, lost_copy=lost_copy)
 
 
 def _always_whole(*_: object) -> bool:

@@ -34,9 +34,10 @@ from simulation.plans import draw_one_more, draw_plan
 from simulation.readers import require_read
 from simulation.recovery_operator import Operator
 from simulation.throttle_rules import watching_throttle
+from simulation.topic_plans import TOPICS, draw_topics
 from simulation.unreadable import Unreadable
 from simulation.violation import Violation
-from simulation.workload import TOPICS, Workload, drain, draw_topics
+from simulation.workload import Workload, drain
 from simulation.world import Settings, World
 from tidelog.model import NO_EPOCH, Acks, TopicPartition
 from tidelog_broker import clock_check

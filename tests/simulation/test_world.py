@@ -86,9 +86,9 @@ def test_a_run_is_the_same_in_another_process_with_another_hash_seed(seed: int) 
 def test_an_order_that_hangs_on_hashes_shows() -> None:
     """Without this, the test above might hold for any output."""
     planted = (
-        "from simulation import workload\n"
-        "named = {topic.name: topic for topic in workload.TOPICS}\n"
-        "workload.TOPICS = tuple(named[name] for name in set(named))\n"
+        "from simulation import topic_plans\n"
+        "named = {topic.name: topic for topic in topic_plans.TOPICS}\n"
+        "topic_plans.TOPICS = tuple(named[name] for name in set(named))\n"
     )
     first, second = (elsewhere(planted + shown(3), hash_seed) for hash_seed in "12")
     assert first != second

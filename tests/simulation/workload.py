@@ -6,9 +6,9 @@ They are production producers and consumers; the `Recorder` records every operat
 from __future__ import annotations
 
 import asyncio
-import random
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from simulation.directed_faults import HOLDER, MAX_HOLDERS
 from simulation.history import Recorder, host_of
@@ -17,6 +17,7 @@ from simulation.old_sequences import OldSequences
 from simulation.processes import ClientProcess
 from simulation.readers import FETCH_WAIT_MS, POLL_TIMEOUT_MS, RETRY_PAUSE_S, Reader
 from simulation.topic_lives import AGAIN, RESIZED
+from simulation.topic_plans import SYNCED_TOPIC, TopicPlan
 from simulation.violation import Violation
 from simulation.world import World
 from tidelog.client import Admin, Producer
@@ -34,48 +35,6 @@ END_PAUSE_S = 1.5
 TOLD_WITHIN_S = 10
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPlan:
-    """A topic and its producer.
-
-    - `acks`: of the producer. What only a leader acknowledges is not checked for loss.
-    """
-
-    name: str
-    partitions: int
-    replication_factor: int
-    config: Mapping[str, str] = field(default_factory=dict)
-    acks: Acks = Acks.ALL
-    batches_per_second: float = 1.0
-    # Whether its records are kept, so that clients' histories can be checked by them.
-    keeps_all: bool = True
-
-    @property
-    def all_partitions(self) -> list[TopicPartition]:
-        return [TopicPartition(self.name, number) for number in range(self.partitions)]
-
-
-SYNCED_TOPIC = "lake"
-TOPICS = (
-    # Segments are rolled while named producers write, so that their state is carried over.
-    TopicPlan("sea", 3, 3, {"segment_ms": "1500"}, batches_per_second=1.3),
-    TopicPlan(SYNCED_TOPIC, 1, 3, {"durability": "synced"}, batches_per_second=0.8),
-    TopicPlan("pond", 1, 2, {"min_insync_replicas": "1"}, batches_per_second=0.5),
-    TopicPlan("brook", 1, 3, {"min_insync_replicas": "1"}, Acks.LEADER, batches_per_second=0.3),
-)
-# Topics that may be recovered only by hand, with the share of seeds that have it so; and the share
-# in which any live replica may lead instead, at the price of records.
-MANUAL = {"sea": 0.25, "pond": 0.6, "brook": 0.6}
-UNCLEAN = {"sea": 0.1, "pond": 0.3, "brook": 0.25}
-# Retention overtakes followers that were away.
-CREEK = TopicPlan(
-    "creek",
-    1,
-    3,
-    {"segment_ms": "1500", "retention_ms": "3000"},
-    batches_per_second=0.4,
-    keeps_all=False,
-)
 MAX_RECORDS_A_BATCH = 10
 GUEST_RECORDS = 5
 PRODUCER_NAME = "ship"
@@ -89,26 +48,6 @@ PASSING_S = 4.0
 # Between two batches that are sent again under a name.
 OLD_SEQUENCE_PAUSE_S = (8.0, 20.0)
 SHORT_LIVED_BATCHES_PER_SECOND = 2.0
-
-
-def draw_topics(rng: random.Random) -> list[TopicPlan]:
-    """Returns the topics of a seed.
-
-    Some need a consent before they lose anything, and some allow any live replica. Records have
-    the times of their producer or of the leader, by which retention deletes them.
-    """
-    drawn = [_drawn(plan, rng.random()) for plan in TOPICS]
-    timestamp_type = rng.choice(("create", "append"))
-    return [*drawn, replace(CREEK, config={**CREEK.config, "timestamp_type": timestamp_type})]
-
-
-def _drawn(plan: TopicPlan, draw: float) -> TopicPlan:
-    manual = MANUAL.get(plan.name, 0.0)
-    if draw < manual:
-        return replace(plan, config={**plan.config, "recovery": "manual"})
-    if draw < manual + UNCLEAN.get(plan.name, 0.0):
-        return replace(plan, config={**plan.config, "unclean_leader_election": "true"})
-    return plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,13 +260,16 @@ class Workload:
             if producer_name is not None and not task.result():
                 refused.set()
 
+        ahead = itertools.cycle(plan.ahead_ms)
         async with producer:
             while not over.is_set() and not refused.is_set():
                 partition = rng.choice(plan.all_partitions)
                 values = [
                     self._recorder.new_value() for _ in range(rng.randint(1, MAX_RECORDS_A_BATCH))
                 ]
-                delivery = await self._hand_over(producer, name, partition, values)
+                delivery = await self._hand_over(
+                    producer, name, partition, values, ahead_ms=next(ahead)
+                )
                 if delivery is not None:
                     task = asyncio.create_task(
                         self._settle(delivery, name, plan, partition, values)
@@ -347,15 +289,19 @@ class Workload:
         name: str,
         partition: TopicPartition,
         values: list[int],
+        ahead_ms: int = 0,
     ) -> BatchDelivery | None:
         """Hands over records one after another, in their order.
 
-        None: they were rejected at once.
+        None: they were rejected at once. `ahead_ms`: how far they are dated ahead.
         """
         self._recorder.send_invoked(name, partition, values)
         try:
             return await producer.send_many(
-                partition.topic, [b"%d" % value for value in values], partition=partition.partition
+                partition.topic,
+                [b"%d" % value for value in values],
+                partition=partition.partition,
+                timestamps_ms=self._world.true_ms + ahead_ms if ahead_ms else None,
             )
         except TidelogError:
             # Nothing was accepted: the topic is not known, or the producer has ended.

@@ -67,19 +67,19 @@ def rejection(batch: Batch, limits: RecordLimits = FEW) -> str:
         (encode([b"v"] * 5, timestamps_ms=1), r"has 5 records; it has at most 4 \(max_batch_rec"),
         (
             encode([b"v"], timestamps_ms=1, headers={0: [("h", b"")] * 3}),
-            r"a record has 3 headers; it has at most 2 \(max_headers_per_record\)",
+            r"a record has 3 headers; it has at most 2, a fixed limit",
         ),
         (
             encode([b"v"] * 4, timestamps_ms=1, headers={i: [("h", b"")] for i in range(4)}),
-            r"more than 3 headers \(max_batch_headers\)",
+            r"more than 3 headers, a fixed limit",
         ),
         (
             encode([b"v"], timestamps_ms=1, headers={0: [("größe", b"")]}),
-            r"the name of a header has 7 bytes; it has at most 5 \(max_header_name_bytes\)",
+            r"the name of a header has 7 bytes; it has at most 5, a fixed limit",
         ),
         (
             encode([b"v"], [b"seven b"], timestamps_ms=1),
-            r"a key has 7 bytes; a key has at most 6 \(max_key_bytes\)",
+            r"a key has 7 bytes; a key has at most 6, a fixed limit",
         ),
     ],
 )
@@ -291,10 +291,10 @@ def test_the_cost_of_opening_a_batch_is_linear_in_its_headers(
 
 
 def test_producers_apply_the_limits_of_brokers_before_sending() -> None:
-    with pytest.raises(TidelogError, match="max_headers_per_record"):
+    with pytest.raises(TidelogError, match=r"1001 headers; .* a fixed limit"):
         checked_headers([("", b"")] * 1_001)
-    with pytest.raises(TidelogError, match="max_header_name_bytes"):
+    with pytest.raises(TidelogError, match=r"the name of a header .* a fixed limit"):
         checked_headers([("n" * 1_025, b"")])
-    with pytest.raises(TidelogError, match="max_key_bytes"):
+    with pytest.raises(TidelogError, match=r"a key has .* a fixed limit"):
         next(RecordColumns([b"v"], [bytes(65_537)], 1).check_in_slices())
     assert MAX_BATCH_RECORDS <= LOWEST_MAX_BATCH_RECORDS

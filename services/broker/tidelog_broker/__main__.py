@@ -32,6 +32,7 @@ from tidelog.caller_limits import Callers
 from tidelog.client.cluster_explainer import Explainer
 from tidelog.memory_shortage import is_memory_shortage
 from tidelog.model import Batch
+from tidelog.record_limits import RECORD_LIMITS
 from tidelog.rpc.admission import new_callers
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import (
@@ -112,7 +113,7 @@ from tidelog_runtime.telemetry.metrics.service_metrics import (
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.telemetry.state_change_publisher import publishing
 
-MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
+MAX_DECOMPRESSED_BATCH_BYTES = RECORD_LIMITS.max_decoded_bytes
 SERVER_GRACE_S = 1.0
 # Time limit after a fault for the whole shutdown except the leadership transfer.
 END_AFTER_FAULT_S = 10.0

@@ -386,6 +386,7 @@ class BrokerParts:
             self._clock,
             disk_probe(self._disk, self._data_path),
             self._run_blocking,
+            self._log_syncer.check_hangs,
         )
         self.inspection = self._new_inspection()
         self.collector = self._new_collector()
@@ -469,6 +470,10 @@ class BrokerParts:
         partition.log_synced()
         self._purgatory.log_synced(partition)
         self._fetchers.log_synced(partition)
+
+    def sync_hangs(self, partition: Partition, error: LogError) -> None:
+        """Called by the log syncer."""
+        self.manager.disk.rejected(partition.key, error, "synced")
 
     def sync_postponed(self, partition: Partition, error: LogError) -> None:
         """Called by the log syncer."""

@@ -10,6 +10,9 @@ While the clock is in doubt, time-based retention pauses until the clocks agree.
 clock jumped as well cannot confirm a jump: one time server may have set both wrong. A clock that
 jumped and that no other broker contradicts may be right: it is trusted after MAX_DOUBT_MS. The last
 reading of another broker counts for the same time, so its silence does not end the doubt earlier.
+After a reboot the clock is ahead of the last reading by the time that the machine was off, and by
+what its hardware clock is wrong, as one in local time is until a time server corrects it. Without
+another broker that agrees it is trusted after MAX_REBOOT_DOUBT_MS.
 Meanwhile ages are measured by monotonic progress (`SteadyClock`).
 
 Appends get times at which no record looks too old: a clock that is behind most others uses the
@@ -29,8 +32,10 @@ MAX_STEP_MS = 60_000
 # For this time after it was heard, another broker's clock can confirm this one. While this clock is
 # in doubt, the other one can contradict it for MAX_DOUBT_MS.
 PEER_VALID_MS = 120_000
-# After another boot it is unknown how long the machine was off. A longer time than this is doubted.
+# After another boot it is unknown how long the machine was off. Up to this time the doubt lasts for
+# MAX_REBOOT_DOUBT_MS, in which time servers have corrected a hardware clock.
 MAX_OFF_MS = 24 * 3_600_000
+MAX_REBOOT_DOUBT_MS = 600_000
 MAX_DOUBT_MS = 24 * 3_600_000
 
 
@@ -58,6 +63,7 @@ class Reading(NamedTuple):
     - `doubted_ms`: how long the wall clock has been in doubt, added up over the processes that
       doubted it since it was last trusted; 0 if it is trusted.
     - `peers`: clocks of other brokers, by broker id.
+    - `is_rebooted`: the machine has rebooted since the wall clock was last trusted.
     """
 
     wall_ms: int
@@ -65,6 +71,7 @@ class Reading(NamedTuple):
     boot_id: str
     doubted_ms: int = 0
     peers: tuple[tuple[int, PeerClock], ...] = ()
+    is_rebooted: bool = False
 
 
 class Doubt(NamedTuple):
@@ -100,6 +107,8 @@ class ClockCheck:
         self._behind_since_ms: int | None = None
         # How long previous processes were in doubt, until this process trusts the clock.
         self._doubted_ms = 0
+        # Whether the machine has rebooted since the clock was last trusted.
+        self._is_rebooted = last is not None and last.is_rebooted
         # How far the clock of each other broker was ahead of this broker's monotonic time when it
         # last agreed with the trusted time.
         self._agreed_ms: dict[int, int] = {}
@@ -109,9 +118,10 @@ class ClockCheck:
         if last.boot_id and last.boot_id == now.boot_id:
             self._offset_ms = last.wall_ms - last.monotonic_ms
             self.peers.update(last.peers)
-        elif last.doubted_ms or not -MAX_STEP_MS <= now.wall_ms - last.wall_ms <= MAX_OFF_MS:
+        elif last.doubted_ms or abs(now.wall_ms - last.wall_ms) > MAX_STEP_MS:
             # As if no time had passed.
             self._offset_ms = last.wall_ms - now.monotonic_ms
+            self._is_rebooted = last.is_rebooted or not last.doubted_ms
         if last.doubted_ms and last.boot_id != now.boot_id:
             # These readings become too old to confirm anything.
             passed_ms = now.monotonic_ms - PEER_VALID_MS - 1 - last.monotonic_ms
@@ -177,15 +187,25 @@ class ClockCheck:
             self._accept(ahead_ms, f"{len(agreeing)} other brokers have the same time")
         elif ahead_ms > MAX_STEP_MS:
             reason = "it has jumped ahead of monotonic time"
+            if self._is_after_reboot(ahead_ms):
+                reason = "after a reboot of its machine it is ahead of the last known time"
             self._begin(Doubt(reason, ahead_ms, monotonic_ms))
         else:
             self._end("nothing contradicts the clock any more")
         doubt = self.doubt
-        if doubt is not None and not behind and monotonic_ms - doubt.since_ms >= MAX_DOUBT_MS:
-            self._accept(ahead_ms, "no other broker has contradicted it for a day")
+        if doubt is not None and not behind:
+            is_after_reboot = self._is_after_reboot(ahead_ms)
+            most_ms = MAX_REBOOT_DOUBT_MS if is_after_reboot else MAX_DOUBT_MS
+            if monotonic_ms - doubt.since_ms >= most_ms:
+                how_long = "10 minutes after a reboot" if is_after_reboot else "a day"
+                self._accept(ahead_ms, f"no other broker has contradicted it for {how_long}")
         if self.doubt is None:
             self._note_behind(wall_ms, monotonic_ms, is_right=is_right)
         return self.doubt is None
+
+    def _is_after_reboot(self, ahead_ms: int) -> bool:
+        """Whether the time that the machine was off may explain how far the clock is ahead."""
+        return self._is_rebooted and ahead_ms <= MAX_OFF_MS
 
     def _has_not_jumped(self, broker_id: int) -> bool:
         """Whether that broker's clock has not jumped since it agreed with the trusted time."""
@@ -266,6 +286,7 @@ class ClockCheck:
             boot_id,
             self._doubted_for(monotonic_ms),
             tuple(self.peers.items()),
+            self._is_rebooted,
         )
 
     def _doubted_for(self, monotonic_ms: int) -> int:
@@ -287,7 +308,7 @@ class ClockCheck:
         self._end(why)
 
     def _end(self, why: str) -> None:
-        self._doubted_ms = 0
+        self._doubted_ms, self._is_rebooted = 0, False
         if self.doubt is not None:
             doubt, self.doubt = self.doubt, None
             self._on_change(doubt, why)

@@ -6,6 +6,7 @@ from pathlib import Path
 from doubles.memory_data import MemoryData
 from doubles.memory_store import MemoryStore
 from tidelog.model import Acks
+from tidelog_broker.background import RunBlocking
 from tidelog_broker.boundaries import Boundaries
 from tidelog_broker.broker import Broker
 from tidelog_broker.broker_config import BrokerConfig
@@ -42,6 +43,7 @@ class Process:
         broker_id: int,
         boot_id: str = "boot 1",
         disk: Disk | None = None,
+        run_blocking: RunBlocking = in_place,
     ) -> None:
         self.cluster = cluster
         self.broker_id = broker_id
@@ -71,7 +73,7 @@ class Process:
                 controllers=NoController(),
                 clock=virtual_clock(),
                 rng=rng,
-                run_blocking=in_place,
+                run_blocking=run_blocking,
                 check_batch=lambda _: None,
                 timestamps_of=lambda _: [],
                 without_deltas=lambda batch: batch,

@@ -7,6 +7,7 @@ import pytest
 from tidelog_broker.clock_check import (
     MAX_DOUBT_MS,
     MAX_OFF_MS,
+    MAX_REBOOT_DOUBT_MS,
     MAX_STEP_MS,
     PEER_VALID_MS,
     PeerClock,
@@ -262,7 +263,8 @@ def test_a_doubt_that_no_other_broker_shares_ends_after_a_day() -> None:
         (None, True),
         (Reading(NOW_MS - 4_000, 1_000, "boot"), True),
         (Reading(NOW_MS - YEAR_MS, 1_000, "boot"), False),
-        (Reading(NOW_MS - MAX_OFF_MS, 9_000_000, "boot before"), True),
+        (Reading(NOW_MS - MAX_STEP_MS, 9_000_000, "boot before"), True),
+        (Reading(NOW_MS - MAX_STEP_MS - 1, 9_000_000, "boot before"), False),
         (Reading(NOW_MS - MAX_OFF_MS - MAX_STEP_MS - 1, 9_000_000, "boot before"), False),
         (Reading(NOW_MS + YEAR_MS, 9_000_000, "boot before"), True),
     ],
@@ -271,6 +273,67 @@ def test_a_new_process_compares_with_the_stored_time_of_the_last_one(
     last: Reading | None, believes: bool
 ) -> None:
     assert Machine(last).believes is believes
+
+
+def rebooted(off_ms: int, hardware_ahead_ms: int = 0) -> Machine:
+    """A lone broker whose machine was off, and whose hardware clock is ahead."""
+    wall_ms = NOW_MS + off_ms + hardware_ahead_ms
+    return Machine(Reading(NOW_MS, 9_000_000, "boot before"), wall_ms=wall_ms)
+
+
+@pytest.mark.parametrize("off_ms", [1_000, HOUR_MS])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_hardware_clock_in_local_time_deletes_nothing_until_it_is_corrected(
+    off_ms: int, is_restarted: bool
+) -> None:
+    machine = rebooted(off_ms, 14 * HOUR_MS)
+    assert not machine.believes
+    machine.passes(MAX_REBOOT_DOUBT_MS // 2)
+    if is_restarted:
+        machine = machine.restarted(is_rebooted=False)
+    assert not machine.believes
+    machine.wall_ms -= 14 * HOUR_MS
+    machine.passes(MAX_REBOOT_DOUBT_MS // 2)
+    assert machine.believes
+    assert machine.retention_ms == machine.steady_ms == machine.wall_ms
+
+
+@pytest.mark.parametrize("restarts", [[], [False], [True], [False, True]])
+def test_a_lone_broker_trusts_its_clock_10_minutes_after_a_reboot(restarts: list[bool]) -> None:
+    machine = rebooted(MAX_OFF_MS - 2_000)
+    for is_rebooted in restarts:
+        machine = machine.restarted(is_rebooted=is_rebooted)
+        assert not machine.believes
+    assert not machine.believes
+    assert machine.said == ["after a reboot of its machine it is ahead of the last known time"]
+    machine.passes(MAX_REBOOT_DOUBT_MS - 10)
+    assert not machine.believes
+    machine.passes(10)
+    assert machine.believes
+    # A later jump is no matter of that reboot.
+    machine.wall_ms += HOUR_MS
+    machine.passes(MAX_REBOOT_DOUBT_MS)
+    assert not machine.believes
+
+
+def test_another_broker_confirms_or_contradicts_a_clock_after_a_reboot_at_once() -> None:
+    machine = rebooted(HOUR_MS)
+    machine.fetched_by(2, machine.wall_ms)
+    assert machine.believes
+    assert machine.said == []
+    machine = rebooted(HOUR_MS, 14 * HOUR_MS)
+    machine.fetched_by(2, NOW_MS + HOUR_MS)
+    machine.passes(MAX_REBOOT_DOUBT_MS)
+    assert not machine.believes
+
+
+def test_a_clock_that_is_more_than_a_day_ahead_after_a_reboot_is_doubted_for_a_day() -> None:
+    machine = rebooted(MAX_OFF_MS + 1)
+    assert not machine.believes
+    machine.passes(MAX_DOUBT_MS - 1)
+    assert not machine.believes
+    machine.passes(1)
+    assert machine.believes
 
 
 def test_the_stored_time_is_the_trusted_time() -> None:
@@ -284,7 +347,7 @@ def test_the_stored_time_is_the_trusted_time() -> None:
     machine.passes(1_000)
     left = machine.left()
     assert left == Reading(NOW_MS + 2_000, 7_000, "boot", 1_000)
-    left = left._replace(peers=((2, PeerClock(NOW_MS, 6_500)),))
+    left = left._replace(peers=((2, PeerClock(NOW_MS, 6_500)),), is_rebooted=True)
     write_clock(disk, DIRECTORY, left)
     assert read_clock(disk, DIRECTORY) == left
     # The format of earlier releases.
@@ -297,7 +360,7 @@ def test_the_stored_time_is_the_trusted_time() -> None:
 
 @pytest.mark.parametrize("is_rebooted", [False, True])
 def test_a_doubt_lasts_a_day_however_often_the_broker_is_restarted(is_rebooted: bool) -> None:
-    run_ms, off_ms = MAX_DOUBT_MS // 4, 3_600_000
+    run_ms, off_ms = MAX_DOUBT_MS // 4, MAX_STEP_MS
     machine = Machine(Reading(NOW_MS - YEAR_MS, 9_000_000, "boot before"), "boot 0")
     for run in range(1, 5):
         assert not machine.believes

@@ -3,6 +3,7 @@ alert."""
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
@@ -10,7 +11,9 @@ import yaml
 
 import tidelog.client
 from documented import ROOT
+from tidelog import record_limits, request_bounds
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.record_limits import RecordLimits
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog.v1 import (
     admin_pb2,
@@ -28,6 +31,7 @@ from tidelog_broker.core.partition.producer_state import (
     MAX_UNNAMED_PRODUCERS,
 )
 from tidelog_controller.controller_config import ControllerConfig
+from tidelog_docs import limits
 from tidelog_docs.commands import commands
 from tidelog_docs.markdown import cell, table
 from tidelog_docs.references import GENERATORS
@@ -82,6 +86,21 @@ def test_the_bounds_on_producers_are_where_their_expiry_is_described() -> None:
     description = BrokerConfig.model_fields["producer_id_expiration_ms"].description or ""
     for bound in (MAX_UNNAMED_PRODUCERS, MAX_RECENT_UNNAMED_PRODUCERS):
         assert f"{bound:,}" in description
+
+
+def test_every_fixed_limit_is_listed() -> None:
+    """Each public bound on requests and on records is in a table of the page of limits."""
+    source = inspect.getsource(limits)
+    named = {name for module in (request_bounds, record_limits) for name in vars(module)}
+    public = {name for name in named if re.match("(HIGHEST_)?MAX_", name)}
+    assert {n for n in public | set(RecordLimits.__slots__) if n not in source} == set()
+    page = "".join(GENERATORS[n]() for n in GENERATORS if n.startswith("limits "))
+    assert "| name of a header | 1,024 bytes in UTF-8 |" in page
+    assert "| bytes of a batch, decompressed | 67,108,864 |" in page
+    assert "| text: a name, an id, a configuration value | 4,096 bytes |" in page
+    assert "| among brokers and controllers | 32 MiB | 10,000; 60,000 replicas | 2,100,000 |" in (
+        page
+    )
 
 
 def test_every_command_has_its_help() -> None:

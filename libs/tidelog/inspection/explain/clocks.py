@@ -185,6 +185,7 @@ def _doubts(view: ClusterView) -> Iterator[Finding]:
             f"Compare the clock of broker {broker_id} with a time server's (`chronyc tracking`). "
             "If it is wrong, correct it. If it is right, correct those of the others: it "
             "is believed once another broker that has not jumped as well has the same time, or "
-            "once none has contradicted it for a day; retention_bytes applies in the meantime.",
+            "once none has contradicted it for a day, or for 10 minutes after a reboot; "
+            "retention_bytes applies in the meantime.",
             broker=broker_id,
         )

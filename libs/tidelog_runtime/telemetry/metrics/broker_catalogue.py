@@ -249,8 +249,8 @@ RETENTION_PAUSED = gauge(
     "tidelog_retention_paused_seconds",
     "For how long this broker has deleted nothing by age, because its clock is in doubt; 0: it is "
     "not.",
-    "Check what `tidelog explain` reports about its clock, and correct it; it is trusted again "
-    "automatically once other brokers agree, or once none has contradicted it for a day.",
+    "Check what `tidelog explain` reports about its clock, and correct it; it is trusted again if "
+    "other brokers agree, or none has contradicted it for a day, or for 10 minutes after a reboot.",
 )
 ISR_SHRINKS = counter(
     "tidelog_isr_shrinks_total",

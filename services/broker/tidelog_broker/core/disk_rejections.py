@@ -15,6 +15,8 @@ from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 
 STEADY_MS = 2_000
+# A disk that hangs repeatedly works between two hangs.
+STEADY_AFTER_HANG_MS = 60_000
 # If nothing tries again: a rejected read expires after this time, and a rejected write stays until
 # one has succeeded.
 READ_EXPIRY_MS = 30_000
@@ -27,6 +29,7 @@ class DiskRejection:
 
     - `what`: the operation that failed: "written", "synced" or "read".
     - `change`: the change under which begin and end are emitted.
+    - `steady_ms`: after the last rejection, until the disk counts as recovered.
     - `led_epoch`: the last epoch in which the replica led while its disk rejected it.
     """
 
@@ -35,6 +38,7 @@ class DiskRejection:
     message: str
     since_ms: int
     last_ms: int
+    steady_ms: int = STEADY_MS
     taken_since: bool = False
     led_epoch: int = NO_EPOCH
     change: Change = NO_CHANGE
@@ -58,13 +62,22 @@ class DiskRejections:
     def __bool__(self) -> bool:
         return bool(self._rejections)
 
-    def rejected(self, key: ReplicaKey, cause: Cause, what: str, message: str, now_ms: int) -> bool:
+    def rejected(
+        self,
+        key: ReplicaKey,
+        cause: Cause,
+        what: str,
+        message: str,
+        now_ms: int,
+        steady_ms: int = STEADY_MS,
+    ) -> bool:
         """Notes a rejection. Returns whether it is the first one."""
         known = self._rejections.get(key)
         if known is not None:
             known.last_ms, known.message, known.taken_since = now_ms, message, False
+            known.steady_ms = max(known.steady_ms, steady_ms)
             return False
-        self._rejections[key] = DiskRejection(cause, what, message, now_ms, now_ms)
+        self._rejections[key] = DiskRejection(cause, what, message, now_ms, now_ms, steady_ms)
         return True
 
     def took(self, key: ReplicaKey, what: str) -> None:
@@ -92,6 +105,6 @@ class DiskRejections:
 
 
 def _is_over(rejection: DiskRejection, now_ms: int) -> bool:
-    steady_ms = STEADY_MS if rejection.taken_since else READ_EXPIRY_MS
+    steady_ms = rejection.steady_ms if rejection.taken_since else READ_EXPIRY_MS
     may_end = rejection.taken_since or rejection.what == READ
     return may_end and now_ms - rejection.last_ms >= steady_ms

@@ -78,13 +78,16 @@ class DiskReports:
         clock: Clock,
         probe: Callable[[], None],
         run_blocking: RunBlocking,
+        check_syncs: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check_syncs`: called before each report; notes syncs that hang."""
         self._reporter = reporter
         self._cache = cache
         self._controllers = controllers
         self._clock = clock
         self._probe = probe
         self._run_blocking = run_blocking
+        self._check_syncs = check_syncs
         self._probed_ms = 0
         self._reported = False
         self._is_rejection_logged = False
@@ -92,6 +95,7 @@ class DiskReports:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
+            self._check_syncs()
             if self._reporter.disk:
                 await self._probe_untried()
             report = self.report()
@@ -129,7 +133,9 @@ class DiskReports:
         untried = [
             (key, refusal.what)
             for key, refusal in self._reporter.disk.standing()
-            if now_ms - refusal.last_ms >= PROBE_AFTER_MS and not self._is_led(key)
+            if now_ms - refusal.last_ms >= PROBE_AFTER_MS
+            and not refusal.taken_since
+            and not self._is_led(key)
         ]
         if not untried or now_ms - self._probed_ms < PROBE_AFTER_MS:
             return

@@ -71,6 +71,10 @@ class LogStorageError(LogError):
         return cls(path, error.errno or errnos.EIO, action)
 
 
+class SyncHangsError(LogError):
+    """A sync has been running for so long that the disk counts as failing. It may still succeed."""
+
+
 class LogUnreadableError(LogStorageError):
     """The disk cannot read a part of the file. Only what that part holds is damaged."""
 

@@ -2,9 +2,10 @@
 
 No single record decides how long its segment is kept. A segment is too old once neither a record's
 timestamp nor an append time in it is younger than `retention_ms`. Ignored are timestamps further
-ahead of this broker's clock than the topic accepts, and append times further ahead than the clocks
-of brokers may differ. So a timestamp in seconds instead of milliseconds deletes nothing early, and
-one in microseconds keeps nothing. A wrong broker clock at the time of an append has neither effect.
+ahead of this broker's clock than the topic accepts, or than a day, and append times further ahead
+than the clocks of brokers may differ. So a timestamp in seconds instead of milliseconds deletes
+nothing early, and one in microseconds keeps nothing. A wrong broker clock at the time of an append
+has neither effect.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from tidelog_broker.log.log_config import LogConfig
 from tidelog_runtime.clock import MAX_SKEW_MS
 from tidelog_runtime.topic_config import UNLIMITED
 
+# A timestamp further ahead keeps no segment, even if the topic accepts it: one record could keep
+# the log for years. A clock in a wrong time zone is ahead by less.
+MAX_RETAINED_AHEAD_MS = 24 * 3_600_000
 # With a lower retention_bytes a segment is not rolled earlier than this.
 MIN_ROLL_BYTES = 64 << 10
 # In one iteration of the event loop: freeing a large file takes some milliseconds.
@@ -66,7 +70,8 @@ def is_expired(
     if config.retention_ms == UNLIMITED or summary.size == 0:
         return False
     oldest_ms = now_ms - config.retention_ms
-    latest_timestamp_ms = now_ms + max(config.timestamp_max_ahead_ms, 0)
+    ahead_ms = min(max(config.timestamp_max_ahead_ms, 0), MAX_RETAINED_AHEAD_MS)
+    latest_timestamp_ms = now_ms + ahead_ms
     latest_append_ms = now_ms + MAX_SKEW_MS
     if (
         oldest_ms <= summary.max_timestamp_ms <= latest_timestamp_ms

@@ -7,10 +7,21 @@ from typing import Protocol
 
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind, Stage
-from tidelog_broker.core.disk_rejections import DiskRejection, DiskRejections, Unopened
+from tidelog_broker.core.disk_rejections import (
+    STEADY_AFTER_HANG_MS,
+    STEADY_MS,
+    DiskRejection,
+    DiskRejections,
+    Unopened,
+)
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
-from tidelog_broker.log.log_errors import LogCorruptError, LogError, OutOfServiceError
+from tidelog_broker.log.log_errors import (
+    LogCorruptError,
+    LogError,
+    OutOfServiceError,
+    SyncHangsError,
+)
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -54,7 +65,10 @@ class DiskEvents:
     def rejected(self, key: ReplicaKey, error: LogError, what: str) -> None:
         """Notes that `what` failed: "written", "synced" or "read". Emits the first failure only."""
         now_ms = self._clock.monotonic_ms()
-        is_news = self._rejections.rejected(key, cause_of(error), what, str(error), now_ms)
+        steady_ms = STEADY_AFTER_HANG_MS if isinstance(error, SyncHangsError) else STEADY_MS
+        is_news = self._rejections.rejected(
+            key, cause_of(error), what, str(error), now_ms, steady_ms
+        )
         rejection = self._rejections.of(key)
         assert rejection is not None
         partition = self._replicas.find(key)

@@ -23,6 +23,7 @@ def read_clock(disk: Disk, directory: PurePath) -> Reading | None:
             # Earlier releases wrote none.
             int(held.get("doubted_ms", 0)),
             tuple((int(n), PeerClock(*map(int, peer))) for n, peer in held.get("peers", ())),
+            bool(held.get("is_rebooted", False)),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -16,7 +16,7 @@ from tidelog_broker.background import RunBlocking
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.log.flush import FlushTicket
 from tidelog_broker.log.log import Log
-from tidelog_broker.log.log_errors import LogError, LogFailedError
+from tidelog_broker.log.log_errors import LogError, LogFailedError, SyncHangsError
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 
@@ -30,6 +30,10 @@ MAX_LOGS_PER_THREAD = MAX_CONCURRENT_SYNCS // 2
 LATE_MS = 2 * THREAD_MS
 # Weight of the newest sync in the moving average of the duration.
 NEWEST_WEIGHT = 1 / 16
+# A sync that is running at so many checks in a row, one a second, hangs: the disk counts as failing
+# until it returns. Checks are counted, and not time: a process that did not run is no fault of the
+# disk.
+HANG_CHECKS = 10
 # A log that could not be opened for its sync (too many open files) is retried.
 RETRY_DELAY_S = 0.2
 
@@ -40,6 +44,9 @@ class SyncListener(Protocol):
     def log_synced(self, partition: Partition) -> None:
         """No sync of this log is running or queued any more, unless it has grown meanwhile. Also
         called if the log is gone."""
+
+    def sync_hangs(self, partition: Partition, error: LogError) -> None:
+        """The sync has not returned for HANG_CHECKS. Called at each check until it returns."""
 
     def sync_postponed(self, partition: Partition, error: LogError) -> None:
         """The sync could not begin, and is retried."""
@@ -69,7 +76,8 @@ class LogSyncer:
         self._listener = listener
         # Both in the order of arrival.
         self._waiting: dict[Partition, None] = {}
-        self._syncing: dict[Partition, None] = {}
+        # With the number of checks at which each was running.
+        self._syncing: dict[Partition, int] = {}
         self._log_ms = 0.0  # moving average of the duration of one sync
         self._wake = asyncio.Event()
 
@@ -92,6 +100,21 @@ class LogSyncer:
                 while partitions := self._take_ready():
                     syncs.create_task(self._sync(partitions))
 
+    def check_hangs(self) -> None:
+        """Reports syncs that have been running at HANG_CHECKS in a row. If all syncs hang that may
+        run at once, those that wait hang as well. Called once a second."""
+        for partition in self._syncing:
+            self._syncing[partition] += 1
+        hanging = [p for p, checks in self._syncing.items() if checks >= HANG_CHECKS]
+        if len(hanging) >= MAX_CONCURRENT_SYNCS:
+            hanging += [p for p in self._waiting if p not in self._syncing]
+        for partition in hanging:
+            error = SyncHangsError(
+                f"a sync of {partition.name} has not returned for {HANG_CHECKS} s or longer; check "
+                "the disk, and move the replica if it is failing"
+            )
+            self._listener.sync_hangs(partition, error)
+
     def _take_ready(self) -> Sequence[Partition]:
         """Returns what one thread is to sync next."""
         count = min(MAX_LOGS_PER_THREAD, MAX_CONCURRENT_SYNCS - len(self._syncing))
@@ -101,7 +124,7 @@ class LogSyncer:
         taken = list(islice(ready, count))
         for partition in taken:
             del self._waiting[partition]
-            self._syncing[partition] = None
+            self._syncing[partition] = 0
         return taken
 
     async def _sync(self, partitions: Sequence[Partition]) -> None:

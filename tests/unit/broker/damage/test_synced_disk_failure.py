@@ -2,6 +2,8 @@
 `damaged-replica-resigns-first`).
 """
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from tidelog.errors import ErrorCode
@@ -80,3 +82,31 @@ async def test_a_leader_whose_sync_fails_resigns_and_acknowledges_nothing(tmp_pa
     pair.disks[0].fail_sync = False
     for process in (leader, follower):
         await process.stop()
+
+
+async def test_a_leader_whose_sync_hangs_counts_as_rejecting_until_it_returns(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.topic_config = {"durability": "synced"}
+    works = asyncio.Event()
+    works.set()
+
+    async def run_blocking(work: Callable[[], None]) -> None:
+        await works.wait()
+        work()
+
+    leader = await Process(cluster, 1, disk=MemoryDisk(), run_blocking=run_blocking).start()
+    await cluster.command(leader, *cluster.elect(leader))
+    assert (await leader.produce()).appended is not None
+    works.clear()
+    producing = asyncio.create_task(leader.produce(timeout_ms=60_000))
+    disk = leader.broker.manager.disk
+    await until(lambda: bool(disk))
+    (rejection,) = [each for _, each in disk.standing()]
+    assert "a sync of orders/0 has not returned for 10 s" in rejection.message
+    assert not producing.done()
+    works.set()
+    assert (await producing).appended is not None
+    assert rejection.taken_since
+    await leader.stop()

@@ -6,6 +6,7 @@ import pytest
 
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.retention import MAX_RETAINED_AHEAD_MS
 from tidelog_runtime.clock import MAX_SKEW_MS
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.log.builders import START_MS, batch_at, open_log
@@ -54,6 +55,24 @@ def test_an_accepted_timestamp_keeps_its_segment_for_its_time() -> None:
     log = log_of(ahead, ahead, at(20), timestamp_max_ahead_ms=500)
     assert kept_from(log, START_MS + 1_500) == 0
     assert kept_from(log, START_MS + 1_501) == 3
+
+
+@pytest.mark.parametrize("timestamp_max_ahead_ms", [-1, 3_600_000, 3_650 * DAY_MS, 2**62])
+def test_an_accepted_timestamp_far_ahead_does_not_extend_retention(
+    timestamp_max_ahead_ms: int,
+) -> None:
+    ahead = (START_MS + 3_000 * DAY_MS, START_MS)
+    log = log_of(ahead, at(10), at(20), at(30), timestamp_max_ahead_ms=timestamp_max_ahead_ms)
+    assert kept_from(log, START_MS + 1_010) == 0
+    assert kept_from(log, START_MS + 1_011) == 2
+    assert kept_from(log, START_MS + 1_031) == 4
+
+
+def test_an_accepted_timestamp_keeps_its_segment_up_to_a_day_longer() -> None:
+    ahead = (START_MS + MAX_RETAINED_AHEAD_MS, START_MS)
+    log = log_of(ahead, ahead, at(20), timestamp_max_ahead_ms=2**62)
+    assert kept_from(log, START_MS + MAX_RETAINED_AHEAD_MS + 1_000) == 0
+    assert kept_from(log, START_MS + MAX_RETAINED_AHEAD_MS + 1_001) == 3
 
 
 @pytest.mark.parametrize("timestamp_max_ahead_ms", [-1, 0, 3_600_000])

@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.errors import TidelogError
 from tidelog.state_changes.event import Cause
-from tidelog_broker.core.disk_rejections import STEADY_MS
+from tidelog_broker.core.disk_rejections import STEADY_AFTER_HANG_MS, STEADY_MS
 from tidelog_broker.damage.disk_reports import (
     PROBE_AFTER_MS,
     REPORT_INTERVAL_MS,
@@ -18,7 +18,7 @@ from tidelog_broker.damage.disk_reports import (
     DiskReports,
     disk_probe,
 )
-from tidelog_broker.log.log_errors import LogStorageError
+from tidelog_broker.log.log_errors import LogStorageError, SyncHangsError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.replication.transport import ControllerUnreachableError
 from tidelog_runtime.broker_reports import DiskReport
@@ -39,11 +39,22 @@ class Reporting:
         self.probes = 0
         self.has_room = False
         self.is_reachable = True
+        self.has_hanging_sync = False
         cache = MetadataCache(Keys("test"))
         cache.controller = CONTROLLER
         self.reports = DiskReports(
-            self.replicas.manager, cache, self, virtual_clock(), self.probe, in_place
+            self.replicas.manager,
+            cache,
+            self,
+            virtual_clock(),
+            self.probe,
+            in_place,
+            self.check_syncs,
         )
+
+    def check_syncs(self) -> None:
+        if self.has_hanging_sync:
+            self.replicas.manager.disk.rejected(KEY, SyncHangsError("a sync hangs"), "synced")
 
     async def report_disk(self, address: str, report: DiskReport) -> TidelogError | None:
         assert address == CONTROLLER.address
@@ -107,6 +118,31 @@ async def test_it_is_reported_every_second_and_withdrawn_once() -> None:
         world.sent.clear()
         await intervals(3)
     assert [report.is_rejecting for report in world.sent] == [False]
+
+
+@pytest.mark.rule("failing-disk-transfers-leadership")
+async def test_a_leader_whose_sync_hangs_is_reported_until_a_minute_after_it_returned() -> None:
+    world = Reporting()
+    await world.replicas.lead()
+    disk = world.replicas.manager.disk
+    world.has_hanging_sync = True
+    async with at_work(world.reports.run()):
+        await intervals(3)
+        assert [failing.cause for failing in world.sent[-1].led] == [Cause.DISK_ERROR]
+        await intervals(PROBE_AFTER_MS // REPORT_INTERVAL_MS)
+        disk.judge()
+        assert world.sent[-1].led != ()
+        world.has_hanging_sync = False
+        disk.took(KEY, "synced")
+        await asyncio.sleep(STEADY_AFTER_HANG_MS / 1000 - 5)
+        disk.judge()
+        await intervals(1)
+        assert (world.sent[-1].is_rejecting, world.sent[-1].led) == (True, ())
+        await intervals(5)
+        disk.judge()
+        await intervals(1)
+        assert not world.sent[-1].is_rejecting
+    assert world.probes == 0
 
 
 async def test_an_unavailable_controller_ends_no_report() -> None:

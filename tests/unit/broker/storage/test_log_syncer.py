@@ -12,7 +12,7 @@ from pathlib import PurePath
 from simulation.disk import refusal
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.log.log_errors import LogError
-from tidelog_broker.storage.log_syncer import MAX_CONCURRENT_SYNCS, LogSyncer
+from tidelog_broker.storage.log_syncer import HANG_CHECKS, MAX_CONCURRENT_SYNCS, LogSyncer
 from unit.broker.broker_parts import KEY, Replicas, append, until_idle
 from unit.broker.fake_log import state
 from unit.broker.log.memory_disk import MemoryDisk, MemoryFile
@@ -69,6 +69,9 @@ class Broker:
     def log_synced(self, partition: Partition) -> None:
         partition.log_synced()
         self.results.append(f"{partition.name.partition} synced to {partition.counted_end}")
+
+    def sync_hangs(self, partition: Partition, error: LogError) -> None:
+        self.results.append(f"{partition.name.partition} hangs: {error}")
 
     def sync_postponed(self, partition: Partition, error: LogError) -> None:
         self.results.append(f"{partition.name.partition} put off: {error}")
@@ -318,3 +321,39 @@ async def test_a_log_removed_during_its_sync_is_forgotten() -> None:
         await until_idle()
         assert not broker.syncer.is_pending(partition)
         assert broker.syncs.running == []
+
+
+async def test_a_sync_that_does_not_return_is_reported_until_it_returns() -> None:
+    async with running() as broker:
+        partition = await broker.lead()
+        append(partition)
+        await until_idle()
+        for _ in range(HANG_CHECKS - 1):
+            broker.syncer.check_hangs()
+        assert broker.results == []
+        for _ in range(2):
+            broker.syncer.check_hangs()
+        hangs = "0 hangs: a sync of orders/0 has not returned for 10 s or longer; check the disk"
+        assert [result.startswith(hangs) for result in broker.results] == [True, True]
+        await broker.syncs.end()
+        assert broker.results[2:] == ["0 synced to 1"]
+
+
+async def test_a_sync_that_follows_a_slow_one_does_not_hang() -> None:
+    async with running() as broker:
+        partition = await broker.lead()
+        for _ in range(3):
+            append(partition)
+            await until_idle()
+            for _ in range(HANG_CHECKS - 1):
+                broker.syncer.check_hangs()
+            await broker.syncs.end()
+        assert broker.results == ["0 synced to 1", "0 synced to 2", "0 synced to 3"]
+
+
+async def test_logs_that_wait_for_hanging_syncs_hang_as_well() -> None:
+    async with running() as broker:
+        await grown(broker, 2 * MAX_CONCURRENT_SYNCS)
+        for _ in range(HANG_CHECKS):
+            broker.syncer.check_hangs()
+        assert len(broker.results) == 2 * MAX_CONCURRENT_SYNCS

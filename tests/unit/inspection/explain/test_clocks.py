@@ -89,6 +89,7 @@ def test_a_broker_in_doubt_about_its_clock_says_why_it_deletes_nothing(
         said(findings[0])
     )
     assert "once another broker that has not jumped" in findings[0].next_step
+    assert "for 10 minutes after a reboot" in findings[0].next_step
 
 
 YEAR_MS = 365 * 24 * 3_600_000
