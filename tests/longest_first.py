@@ -40,6 +40,7 @@ LONGEST = (
     "pipeline/test_archive_repair.py",
     "pipeline/test_archive.py",
     "pipeline/test_wide_archive.py",
+    "pipeline/test_archive_epochs.py",
     "pipeline/test_state_changes.py",
     "pipeline/test_archive_upkeep.py",
     "pipeline/test_lag.py",

@@ -271,6 +271,10 @@ class AcceptedOperation:
     plan: Plan
 
 
+# Former name, until version 0.2.0 (FORMER_NAMES_END).
+BegunOperation = AcceptedOperation
+
+
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
     """Progress of one move.

@@ -22,6 +22,8 @@ from tidelog_runtime.local.cluster import LocalCluster
 WHOLE = Scope()
 # A service that answers at all does so within milliseconds.
 ANSWER_MS = 1_000
+# How often a finding is checked again while its fault lasts. The pauses are no waits for anything.
+LATER_CHECKS, LATER_PAUSE_SECONDS = 4, 1.0
 
 # Partition names by leader and follower.
 Pairs = Mapping[tuple[int, int], str]
@@ -101,6 +103,18 @@ async def until_found(
     except AssertionError as error:
         raise AssertionError(f"{error}; explain reports: {seen[-1:]}") from None
     return seen[-1]
+
+
+async def assert_still_found(
+    cluster: LocalCluster, *causes: tuple[str, int], any_of: frozenset[str] = frozenset()
+) -> None:
+    """Asserts that explanations of the next seconds, while the fault lasts, have all of these
+    causes, and one of `any_of` if it is not empty. Notes do not count."""
+    for _ in range(LATER_CHECKS):
+        await asyncio.sleep(LATER_PAUSE_SECONDS)
+        found = [f for f in (await explained(cluster)).findings if f.severity != "info"]
+        assert causes_of(found).issuperset(causes), found
+        assert not any_of or any_of & {finding.cause for finding in found}, found
 
 
 def the(found: Explanation | list[Finding], cause: str, broker: int | None = None) -> Finding:

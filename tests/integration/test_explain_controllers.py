@@ -18,6 +18,7 @@ from integration.explaining import (
     Pairs,
     append,
     assert_not_blamed,
+    assert_still_found,
     causes_of,
     create_pairs,
     explained,
@@ -31,7 +32,7 @@ from integration.logs import LogSince
 from integration.process_limits import ONE_ARENA, limit_memory, without_open_files
 from integration.reconfigured import restart_controller
 from integration.suggested_steps import until_gone
-from integration.waiting import until
+from integration.waiting import until, until_true
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client.explain_requests import explain_cluster
 from tidelog.inspection.model import Explanation, Finding, Scope
@@ -116,6 +117,11 @@ async def _carry_out(cluster: LocalCluster, finding: Finding) -> None:
 async def _away(cluster: LocalCluster, controller_id: int, how: str) -> None:
     if how == "paused":
         cluster.controller_process(controller_id).pause()
+    elif how == "stopped":
+        process = cluster.controller_process(controller_id)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGTERM)
+        await until_true(lambda: not process.running, "its process has ended")
     else:
         await cluster.kill_controller(controller_id)
 
@@ -146,11 +152,12 @@ async def test_a_missing_standby_and_then_both_controllers_are_explained(
     status, output = await tidelog(cluster, "explain")
     assert status == ExitStatus.FAILED
     assert "WARNING no_standby" in output
+    await assert_still_found(cluster, ("no_standby", -1), ("replica_dead", DEAD))
     await _carry_out(cluster, no_standby)
     await until_gone(cluster, "no_standby")
 
 
-@pytest.mark.parametrize("how", ["paused", "dead"])
+@pytest.mark.parametrize("how", ["paused", "dead", "stopped"])
 async def test_a_missing_active_controller_is_explained_after_a_failover(
     world: World, how: str
 ) -> None:
@@ -176,6 +183,7 @@ async def test_stalled_controllers_are_explained(world: World) -> None:
     )
     missing = the(found, "no_controller")
     assert missing.severity == "critical"
+    await assert_still_found(cluster, ("no_controller", -1), ("replica_dead", DEAD))
     assert await faults_of(cluster, world.healthy) == []
     await _carry_out(cluster, missing)
     await until_gone(cluster, "no_controller")

@@ -22,6 +22,7 @@ from integration.explaining import (
     Pairs,
     append,
     assert_not_blamed,
+    assert_still_found,
     causes_of,
     create_pairs,
     explained,
@@ -125,17 +126,19 @@ async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(worl
     """The leader's disk is intact: the follower is the replica that has left."""
     cluster, pairs = world.cluster, world.pairs
     shrunk, bystander = pairs[3, 2], pairs[3, 1]
-    cluster.pause(2)
-    world.store.hang()
-    try:
-        await until_isr(cluster, TOPIC, {3}, split(shrunk)[1])
-        await append(cluster, shrunk, [b"waits"])
-        found = await until_found(
-            cluster, ("hw_stalled", 3), ("broker_paused", 2), saying=("below min ISR",)
-        )
-        healthy = await faults_of(cluster, bystander)
-    finally:
-        world.store.flow()
+    async with without_standby(cluster):
+        cluster.pause(2)
+        world.store.hang()
+        try:
+            await until_isr(cluster, TOPIC, {3}, split(shrunk)[1])
+            await append(cluster, shrunk, [b"waits"])
+            expected = (("hw_stalled", 3), ("broker_paused", 2), ("no_standby", -1))
+            found = await until_found(cluster, *expected, saying=("below min ISR",))
+            healthy = await faults_of(cluster, bystander)
+            await assert_still_found(cluster, *expected)
+        finally:
+            world.store.flow()
+            cluster.resume(2)
     stalled = the(found, "hw_stalled", 3)
     assert stalled.partitions == (shrunk,)
     assert stalled.because == ("broker_paused of broker 2",)
@@ -144,7 +147,6 @@ async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(worl
     assert "kill -CONT PID" in the(found, "broker_paused", 2).next_step
     assert healthy == []
     assert_not_blamed(found, bystander)
-    cluster.resume(2)
     await append(cluster, shrunk, [b"is committed"], Acks.ALL)
     await until_gone(cluster, "hw_stalled")
     await until_in_sync(cluster, TOPIC)

@@ -23,6 +23,7 @@ from integration.etcd_members import EtcdMember, EtcdMembers, etcdctl, running_e
 from integration.explaining import (
     Pairs,
     assert_not_blamed,
+    assert_still_found,
     causes_of,
     create_pairs,
     explained,
@@ -40,9 +41,13 @@ TOPIC = "pairs"
 # Small enough to be filled in a moment.
 QUOTA_BYTES = 4 << 20
 FILLER_BYTES = 100_000
-# A service without requests probes the store after 5 s without an answer, so that all of them
-# notice every stop. Meanwhile etcd elects a leader, and leases are renewed.
-STOPS_SECONDS, RUNS_SECONDS = 6, 3
+# How many members stop together, for how long, and how long they run in between. Two of three
+# cost the quorum. A service without requests probes the store after 5 s without an answer, so that
+# all of them notice a stop of 6 s. In 3 s etcd elects a leader and leases are renewed, in 1 s few.
+STOPS = [(2, 6.0, 3.0), (3, 5.0, 1.0)]
+OF_THE_STORE = frozenset({"store_slow", "store_unreachable", "repeated_elections"})
+# So many later checks extend over some of these cycles.
+CYCLES_CHECKED = 5
 SLOW_NOW = "elections and ISR changes take as long, and leases may end"
 # The broker that is killed as the second fault.
 DEAD = 3
@@ -123,6 +128,7 @@ async def test_a_missing_etcd_member_is_explained(world: World, how: str) -> Non
         assert not {"store_unreachable", "store_slow"} & new
         assert await faults_of(cluster, world.healthy) == []
         assert_not_blamed(found, world.healthy)
+        await assert_still_found(cluster, ("store_member_unreachable", -1), ("replica_dead", DEAD))
         # The suggested step, and its result there.
         [address] = re.findall(r"Check the etcd process at (\S+) ", lost.next_step)
         process = world.etcd.at(address).process
@@ -159,6 +165,7 @@ async def test_a_store_out_of_space_is_explained(world: World) -> None:
         assert "store_full" in the(found, "no_leader", DEAD).because
         assert "store_unreachable" not in {cause for cause, _ in causes_of(found)}
         assert await faults_of(cluster, world.healthy) == []
+        await assert_still_found(cluster, ("store_full", -1), ("no_leader", DEAD))
         await _carry_out(world.etcd, full.next_step)
         await until_gone(cluster, "store_full")
         # A leader is elected, which needs a write to the store.
@@ -202,13 +209,14 @@ async def _carry_out(etcd: EtcdMembers, next_step: str) -> None:
         await etcdctl(etcd, *(revision if word == "REVISION" else word for word in command))
 
 
-async def test_a_store_that_stops_repeatedly_is_explained(world: World) -> None:
-    """The store has two members, so that one stop costs the quorum.
-
-    The last test: elections are reported for 45 s after the last one."""
+@pytest.mark.parametrize(("stopped", "stops_seconds", "runs_seconds"), STOPS)
+async def test_a_store_that_stops_repeatedly_is_explained(
+    world: World, stopped: int, stops_seconds: float, runs_seconds: float
+) -> None:
+    """The last test: elections are reported for 45 s after the last one."""
     cluster = world.cluster
     async with dead_broker(cluster):
-        async with beside(_stop_and_go(world.etcd)):
+        async with beside(_stop_and_go(world.etcd, stopped, stops_seconds, runs_seconds)):
             found = await until_found(
                 cluster,
                 ("store_slow", -1),
@@ -228,6 +236,8 @@ async def test_a_store_that_stops_repeatedly_is_explained(world: World) -> None:
             others = [f for f in found.findings if f.broker not in (-1, DEAD)]
             faults = [f for f in others if f.severity != "info"]
             assert {f.cause for f in faults} <= {"broker_unregistered"}, faults
+            for _ in range(CYCLES_CHECKED):
+                await assert_still_found(cluster, any_of=OF_THE_STORE)
         world.etcd.resume_all()
         # Its processes run again.
         await until(partial(_is_quick, cluster), "explain says that the store is quick")
@@ -238,11 +248,13 @@ async def _is_quick(cluster: LocalCluster) -> bool:
     return all(finding.severity == "info" for finding in slow)
 
 
-async def _stop_and_go(etcd: EtcdMembers) -> None:
+async def _stop_and_go(
+    etcd: EtcdMembers, stopped: int, stops_seconds: float, runs_seconds: float
+) -> None:
     while True:
-        for member in etcd.members[:2]:
+        for member in etcd.members[:stopped]:
             member.process.pause()
-        await asyncio.sleep(STOPS_SECONDS)
-        for member in etcd.members[:2]:
+        await asyncio.sleep(stops_seconds)
+        for member in etcd.members[:stopped]:
             member.process.resume()
-        await asyncio.sleep(RUNS_SECONDS)
+        await asyncio.sleep(runs_seconds)

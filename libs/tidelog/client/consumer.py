@@ -315,6 +315,9 @@ class Consumer:
         requested = [TopicPartition(*partition) for partition in partitions]
         return await self._finder.find_with_epochs(requested, position, timestamp_ms)
 
+    # Former name, until version 0.2.0 (FORMER_NAMES_END).
+    told_offsets = offsets_with_epochs
+
     async def record_epochs(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, RecordEpoch]:

@@ -64,6 +64,7 @@ from tidelog.client.sealed_batch import MAX_SHARED_REQUEST_BYTES
 from tidelog.client.send_admission import SendAdmission, partly_sent
 from tidelog.client.sender import Sender
 from tidelog.client.sequences import Identity
+from tidelog.client.topic_locks import TopicLocks
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Codec, TopicPartition
@@ -200,6 +201,11 @@ class Producer:
         self._filled = False
         self._flush_on_close = True
         self._flushing: asyncio.Task[None] | None = None
+
+    @property
+    def _turns(self) -> TopicLocks:
+        """The former name of the locks by topic, until version 0.2.0 (FORMER_NAMES_END)."""
+        return self._admission.locks
 
     def _new_metadata(self, bootstrap: str | Sequence[str], max_age_ms: int) -> ClusterMetadata:
         return ClusterMetadata(
