@@ -37,9 +37,9 @@ MAX_HEAD_BYTES = 16 << 10
 HEAD_TIMEOUT_S = 5.0
 # Until the client has taken the answer.
 SEND_TIMEOUT_S = 10.0
-# How long a request waits for the answer to another one. Shorter than Prometheus' default timeout
-# of a scrape, 10 s.
-TURN_TIMEOUT_S = 8.0
+# How long a request waits for the answer to another one. Together with a collection, which takes
+# up to 5 s, this is shorter than Prometheus' default timeout of a scrape, 10 s.
+TURN_TIMEOUT_S = 4.0
 # The rest of a request is read after its answer for this long: otherwise TCP resets the
 # connection, and the client may lose the answer.
 LINGER_S = 1.0
@@ -217,6 +217,8 @@ class MetricsEndpoint(ThreadingMixIn, HTTPServer):
 
     daemon_threads = True
     request_queue_size = 128
+    # Two processes must not share a port.
+    allow_reuse_port = False
 
     def __init__(
         self,
@@ -294,10 +296,13 @@ class MetricsEndpoint(ThreadingMixIn, HTTPServer):
                 if known.address in crowded and known.is_waiting
             )
             request, closed = next(waiting, (None, _Connection(address)))
-            self._on_closed(closed.address, limit)
-            if request is None:
-                return False
-            closed.is_closed = True
-            with suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
+            if request is not None:
+                closed.is_closed = True
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+        # Outside the lock, because it logs, and a log may block.
+        self._on_closed(closed.address, limit)
+        if request is None:
+            return False
+        with self._changed:
             return self._changed.wait_for(lambda: request not in self._open, CLOSING_TIMEOUT_S)

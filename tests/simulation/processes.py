@@ -243,7 +243,7 @@ class _BrokerEdge(_Edge):
         self._world.network.listen(self._address, self)
         return self._address
 
-    async def set_serving(self, serving: bool) -> None:
+    def set_serving(self, serving: bool) -> None:
         pass
 
     async def stop(self) -> None:

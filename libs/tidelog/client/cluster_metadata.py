@@ -56,10 +56,10 @@ UNKNOWN_TOPIC_PAUSE_MS = 50
 DEFAULT_METADATA_MAX_AGE_MS = 5_000
 MIN_METADATA_MAX_AGE_MS = 100
 # Maximum number of topics per check. A client of more topics spreads its checks evenly over the
-# maximum age,
+# maximum age.
 MAX_CHECKED_TOPICS = 500
-# with at least this pause between them, whatever the age. So metadata of more than 10,000 topics
-# may be older than DEFAULT_METADATA_MAX_AGE_MS.
+# Least planned time from one check to the next one, unless the maximum age is shorter. So metadata
+# of more than 10,000 topics may be older than DEFAULT_METADATA_MAX_AGE_MS.
 MIN_CHECK_PAUSE_MS = 250
 TOPICS_FIELD = "tidelog.v1.MetadataRequest.topics"
 
@@ -99,8 +99,12 @@ def _is_host(host: str) -> bool:
 
 def check_pause_ms(topic_count: int, max_age_ms: int) -> int:
     """Returns the time from one check of MAX_CHECKED_TOPICS topics to the next one."""
-    checks = max(math.ceil(topic_count / MAX_CHECKED_TOPICS), 1)
-    return max(max_age_ms // checks, min(MIN_CHECK_PAUSE_MS, max_age_ms))
+    return max(max_age_ms // check_count(topic_count), min(MIN_CHECK_PAUSE_MS, max_age_ms))
+
+
+def check_count(topic_count: int) -> int:
+    """Returns how many checks cover this many topics."""
+    return max(math.ceil(topic_count / MAX_CHECKED_TOPICS), 1)
 
 
 class ClusterMetadata:
@@ -139,6 +143,7 @@ class ClusterMetadata:
         self._long_answer_ms = 0
         self._last_poll_ms = 0
         self._turn = 0
+        self._more_checks = asyncio.Event()
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
@@ -359,6 +364,8 @@ class ClusterMetadata:
 
     def _use(self, topic: str) -> None:
         self._interest.setdefault(topic)
+        if check_count(len(self._interest)) > check_count(len(self._interest) - 1):
+            self._more_checks.set()
         if self._aging is None:
             self._aging = asyncio.create_task(self._keep_fresh())
 
@@ -377,13 +384,28 @@ class ClusterMetadata:
     async def _keep_fresh(self) -> None:
         took_ms = 0
         while True:
-            pause_ms = check_pause_ms(len(self._interest), self._max_age_ms)
-            await asyncio.sleep(max(pause_ms - took_ms, 0) / 1000)
+            await self._pause(took_ms)
             begun_ms = self._clock.monotonic_ms()
             # No broker answers: requests that need metadata notice it themselves.
             with contextlib.suppress(UnreachableError, TidelogError):
                 await self._check_age()
             took_ms = self._clock.monotonic_ms() - begun_ms
+
+    async def _pause(self, took_ms: int) -> None:
+        """Waits between two checks, the first of which took `took_ms`. The pause becomes shorter
+        when the topics need more checks. It is half of the planned one at least, so that slow
+        brokers get no check after another."""
+        begun_ms = self._clock.monotonic_ms()
+        while True:
+            self._more_checks.clear()
+            pause_ms = check_pause_ms(len(self._interest), self._max_age_ms)
+            waited_ms = self._clock.monotonic_ms() - begun_ms
+            left_ms = max(pause_ms - took_ms, pause_ms // 2) - waited_ms
+            if left_ms <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_ms / 1000):
+                    await self._more_checks.wait()
 
     async def _check_age(self) -> None:
         names = list(islice(self._interest, MAX_CHECKED_TOPICS))

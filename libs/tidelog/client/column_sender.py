@@ -66,6 +66,9 @@ class ColumnSender:
                 await self._take_room(size, deadline_ms, unknown)
                 try:
                     admission.check_not_ended()
+                    if not batches:
+                        # The batches after it would be sent without it.
+                        admission.check_in_time(deadline_ms)
                     encoded = encode_records(
                         piece.values,
                         piece.keys,

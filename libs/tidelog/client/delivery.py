@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from contextvars import Context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -93,7 +93,8 @@ class DeliveryFuture(asyncio.Future[_Report]):
             raise forked_error("the producer of this delivery")
         if asyncio._get_running_loop() is not self.get_loop():
             raise other_loop_error("the producer of this delivery")
-        super().add_done_callback(fn, context=context)
+        # With None, asyncio would take the context of the task that sets the outcome.
+        super().add_done_callback(fn, context=copy_context() if context is None else context)
 
     def __await__(self) -> Generator[Any, None, _Report]:
         if not self.done():

@@ -384,7 +384,8 @@ class Producer:
             except BaseException as error:
                 # Reported to `on_delivery` only, because the caller never gets these futures.
                 for batch in batches:
-                    batch.add_done_callback(mark_seen)
+                    # Not the override, which raises after the end of the loop.
+                    asyncio.Future.add_done_callback(batch, mark_seen)
                 if batches and isinstance(error, TidelogError):
                     raise partly_sent(error, len(batches)) from error
                 raise

@@ -25,11 +25,15 @@ async def unsent_after(clock: Clock, deadline_ms: int, missing: str) -> AsyncIte
         async with asyncio.timeout(max(deadline_ms - clock.monotonic_ms(), 0) / 1000):
             yield
     except TimeoutError:
-        raise TidelogError(
-            ErrorCode.REQUEST_TIMED_OUT,
-            f"not sent within delivery_timeout_ms, and not written: {missing}",
-            outcome_unknown=False,
-        ) from None
+        raise _not_sent(missing) from None
+
+
+def _not_sent(reason: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"not sent within delivery_timeout_ms, and not written: {reason}",
+        outcome_unknown=False,
+    )
 
 
 def partly_sent(error: TidelogError, batch_count: int) -> TidelogError:
@@ -126,6 +130,11 @@ class SendAdmission:
         missing = f"the buffer (buffer_bytes) had no room for {size} bytes"
         async with unsent_after(self._clock, deadline_ms, missing):
             await self._budget.take(size)
+
+    def check_in_time(self, deadline_ms: int) -> None:
+        """Raises REQUEST_TIMED_OUT, with a known outcome, after the deadline."""
+        if self._clock.monotonic_ms() >= deadline_ms:
+            raise _not_sent("the call's records took longer than that to prepare")
 
     def new_deadline_ms(self) -> int:
         return self._clock.monotonic_ms() + self.delivery_timeout_ms

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -65,26 +64,10 @@ class HandlerWrapper(grpc.aio.ServerInterceptor, ABC):
             wrapped = self.unary(method, handler.stream_unary)
             return grpc.stream_unary_rpc_method_handler(wrapped, *forms)
         if handler.unary_stream is not None:
-            streaming = self.stream_of_one(method, _generating(handler.unary_stream))
+            streaming = self.stream_of_one(method, handler.unary_stream)
             return grpc.unary_stream_rpc_method_handler(streaming, *forms)
-        streaming = self.stream(method, _generating(handler.stream_stream))
+        streaming = self.stream(method, handler.stream_stream)
         return grpc.stream_stream_rpc_method_handler(streaming, *forms)
-
-
-def _generating(behave: Any) -> Stream:
-    """Returns a handler that yields its responses. gRPC also has handlers that write them to their
-    context, such as Watch of the health service; those yield none."""
-    if not inspect.iscoroutinefunction(behave):
-        generating: Stream = behave
-        return generating
-
-    async def writing(request: Any, context: Any) -> AsyncIterator[Any]:
-        await behave(request, context)
-        nothing: tuple[Any, ...] = ()
-        for response in nothing:
-            yield response
-
-    return writing
 
 
 def is_declared(method: str) -> bool:

@@ -101,7 +101,7 @@ def _replica(
         preferred=preferred,
         in_sync=broker_id in described.isr,
         moving=moving,
-        problem=_problem(reported, silent.get(broker_id, "its broker does not tell of it")),
+        problem=_problem(reported, silent.get(broker_id, "its broker does not report it")),
         leader_epoch=reported.leader_epoch if reported else NOT_KNOWN,
         log_start_offset=reported.log_start_offset if reported else None,
         log_end_offset=reported.log_end_offset if reported else _end_of(progress),

@@ -24,7 +24,6 @@ import grpc.aio
 import structlog
 import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from tidelog import record_batch
@@ -35,6 +34,7 @@ from tidelog.model import Batch
 from tidelog.record_limits import RECORD_LIMITS
 from tidelog.rpc.admission import new_callers
 from tidelog.rpc.channels import new_server
+from tidelog.rpc.health import HealthService
 from tidelog.v1 import (
     broker_pb2,
     broker_pb2_grpc,
@@ -223,7 +223,7 @@ def new_broker(config: BrokerConfig) -> Parts:
     return Parts(broker, metrics, new_callers(config.caller_limits), disk_times)
 
 
-def add_services(server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer) -> None:
+def add_services(server: grpc.aio.Server, parts: Parts, health: HealthService) -> None:
     """Adds the services for clients, brokers and controllers."""
     broker, metrics, *_ = parts
     replica_fetch: ReplicaFetchCall = broker.replica_fetch.handle
@@ -250,7 +250,7 @@ def add_services(server: grpc.aio.Server, parts: Parts, health: health_aio.Healt
 
 
 def add_external_services(
-    server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, config: BrokerConfig
+    server: grpc.aio.Server, parts: Parts, health: HealthService, config: BrokerConfig
 ) -> None:
     """Adds the client services of `external_listen`. Brokers and controllers get none there."""
     broker = parts.broker
@@ -321,7 +321,7 @@ class GrpcEdge:
     def __init__(
         self,
         servers: Sequence[grpc.aio.Server],
-        health: health_aio.HealthServicer,
+        health: HealthService,
         address: str,
     ) -> None:
         self._servers = servers
@@ -333,9 +333,8 @@ class GrpcEdge:
             await server.start()
         return self._address
 
-    async def set_serving(self, serving: bool) -> None:
-        status = health_pb2.HealthCheckResponse
-        await self._health.set("", status.SERVING if serving else status.NOT_SERVING)
+    def set_serving(self, serving: bool) -> None:
+        self._health.set_serving(serving)
 
     async def stop(self) -> None:
         await asyncio.gather(*(server.stop(SERVER_GRACE_S) for server in self._servers))
@@ -352,8 +351,7 @@ async def run(config: BrokerConfig) -> int:
     broker = parts.broker
     gate = StartGate(lambda: broker.start.rejection_reason(config.broker_id))
     servers = [new_server(parts.callers, [gate])]
-    health = health_aio.HealthServicer()
-    await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+    health = HealthService()
     add_services(servers[0], parts, health)
     bound = listen(servers[0], config.listen, "listen")
     listening = [bound]

@@ -28,7 +28,7 @@ class Edge(Protocol):
         come far enough.
         """
 
-    async def set_serving(self, serving: bool) -> None:
+    def set_serving(self, serving: bool) -> None:
         """Sets the answer of the health service."""
 
     async def stop(self) -> None:
@@ -60,7 +60,7 @@ async def run_incarnation(
         await asyncio.wait([starting])
     elif starting.exception() is None:
         _log.info("stopping", why=broker.faults.reason or "requested")
-        await edge.set_serving(False)
+        edge.set_serving(False)
         await broker.hand_over()
     await broker.leave()
     on_left()
@@ -83,5 +83,5 @@ async def _start(broker: Broker, edge: Edge) -> None:
     await broker.prepare()
     await broker.join(address)
     await broker.manager.has_full_state.wait()
-    await edge.set_serving(True)
+    edge.set_serving(True)
     _log.info("serving", address=address)

@@ -246,7 +246,7 @@ async def add_services(server: grpc.aio.Server, parts: Parts) -> None:
     add_ControllerServiceServicer_to_server(ControllerServicer(parts.service), server)
     inspect = InspectServicer(parts.explained, parts.state_changes)
     add_InspectServiceServicer_to_server(inspect, server)
-    await add_standard_services(server, names_in(admin_pb2, controller_pb2, inspect_pb2))
+    add_standard_services(server, names_in(admin_pb2, controller_pb2, inspect_pb2))
 
 
 async def add_external_services(server: grpc.aio.Server, parts: Parts) -> None:
@@ -255,7 +255,7 @@ async def add_external_services(server: grpc.aio.Server, parts: Parts) -> None:
     add_AdminServiceServicer_to_server(ExternalAdminServicer(parts.admin, addresses), server)
     inspect = ExternalInspectServicer(parts.explained, parts.state_changes, addresses)
     add_InspectServiceServicer_to_server(inspect, server)
-    await add_standard_services(server, names_in(admin_pb2, inspect_pb2))
+    add_standard_services(server, names_in(admin_pb2, inspect_pb2))
 
 
 def serve_metrics(config: ControllerConfig, parts: Parts, callers: Callers) -> MetricsServer | None:

@@ -38,7 +38,7 @@ class RecordingEdge:
         self.serving = False
         return address_of(1)
 
-    async def set_serving(self, serving: bool) -> None:
+    def set_serving(self, serving: bool) -> None:
         self.serving = serving
 
     async def stop(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -105,6 +106,22 @@ def test_an_abandoned_wait_changes_nothing_for_others(
         await producer.close()
 
     test()
+
+
+SPAN: ContextVar[str] = ContextVar("span", default="of nobody")
+
+
+@story
+async def test_a_callback_runs_in_the_context_of_its_caller(world: World) -> None:
+    async with world.producer() as producer:
+        await warm(producer)
+        seen: list[str] = []
+        delivery = await producer.send("sea", b"a")
+        SPAN.set("of the caller")
+        delivery.add_done_callback(lambda _: seen.append(SPAN.get()))
+        await delivery
+        await asyncio.sleep(0)
+        assert seen == ["of the caller"]
 
 
 @story

@@ -149,6 +149,22 @@ async def test_a_client_of_many_topics_checks_each_once_per_metadata_age(world: 
             assert checked == Counter(names)
 
 
+@story
+async def test_topics_that_follow_later_are_checked_within_the_metadata_age(world: World) -> None:
+    names = [f"topic-{number}" for number in range(3 * MAX_CHECKED_TOPICS)]
+    for name in names:
+        world.cluster.create(name, [0])
+    async with world.producer(metadata_max_age_ms=AGE_MS) as producer:
+        producer._metadata.follow(names[:1])
+        await milliseconds(AGE_MS // 10)
+        producer._metadata.follow(names)
+        taken_requests(world)
+
+        await milliseconds(AGE_MS)
+
+        assert {topic for request in taken_requests(world) for topic in request.topics} == {*names}
+
+
 def taken_requests(world: World) -> list[broker_pb2.MetadataRequest]:
     """The requests for metadata since the last call."""
     found: list[Any] = []

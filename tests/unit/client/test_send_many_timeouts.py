@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tidelog.client import column_sender
+from tidelog.client.record_columns import split_by_key
 from tidelog.errors import RequestTimedOutError, TidelogError
 from unit.client.fake_broker import Slow
 from unit.client.idempotent_world import World, milliseconds, story, warm
@@ -90,3 +92,30 @@ async def test_the_error_of_a_send_many_says_that_a_part_was_sent(world: World) 
             await producer.send_many("sea", [bytes(9)] * 2)
         assert late.value.outcome_unknown
         world.broker.gate.set()
+
+
+@story
+async def test_a_call_whose_records_take_too_long_to_prepare_sends_none_of_them(
+    world: World,
+) -> None:
+    """Without its first batch the others would be sent."""
+
+    class Slowly:
+        @staticmethod
+        async def sleep(_: float) -> None:
+            await milliseconds(3_001)
+
+    def split(columns: Any, _: object) -> Any:
+        yield None
+        yield from split_by_key(columns, lambda _: 0)
+
+    async with world.producer(buffer_bytes=100, delivery_timeout_ms=3_000) as producer:
+        await warm(producer)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(column_sender, "asyncio", Slowly)
+            patch.setattr(column_sender, "split_by_key", split)
+            with pytest.raises(RequestTimedOutError, match="took longer") as failed:
+                await producer.send_many("sea", [b"ebb", b"flow"])
+        assert not failed.value.outcome_unknown
+        await producer.flush()
+        assert not {b"ebb", b"flow"} & set(world.sea.values())

@@ -8,10 +8,11 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.channels import new_server, open_channel
+from tidelog.rpc.health import HealthService
 from tidelog.rpc.status import from_status
 from tidelog.v1 import broker_pb2, broker_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 
@@ -88,7 +89,7 @@ async def test_a_method_that_a_standard_service_lacks_is_reported_without_a_trac
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = new_server()
-    health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
+    health_pb2_grpc.add_HealthServicer_to_server(HealthService(serving=True), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with open_channel(f"127.0.0.1:{port}") as channel:

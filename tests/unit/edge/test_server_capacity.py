@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from tidelog.caller_limits import RESERVED_FOR_HEALTH_CHECKS, CallerLimits, Callers
@@ -20,6 +20,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.request_bounds import MAX_KEPT_REQUEST_BYTES, MAX_TEXT_BYTES
 from tidelog.rpc import channels
 from tidelog.rpc.channels import MAX_CONCURRENT_CALLS, new_server, open_channel
+from tidelog.rpc.health import HealthService
 from tidelog.rpc.status import from_status
 from tidelog.v1 import (
     broker_pb2,
@@ -123,7 +124,7 @@ async def serving(
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(Broker(), server)
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(Inspect(), server)
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(ReplicaControl(), server)
-    health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
+    health_pb2_grpc.add_HealthServicer_to_server(HealthService(serving=True), server)
     reflection.enable_server_reflection([reflection.SERVICE_NAME], server)
     port, socket = server.add_insecure_port("127.0.0.1:0"), f"unix:{directory / 'other'}"
     server.add_insecure_port(socket)

@@ -6,10 +6,10 @@ import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
 
 from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS
 from tidelog.rpc.channels import new_server, open_channel
+from tidelog.rpc.health import HealthService
 from tidelog.v1 import broker_pb2, broker_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from tidelog.v1 import replica_control_pb2 as control_pb2
 from tidelog.v1 import replica_control_pb2_grpc as control_pb2_grpc
@@ -46,7 +46,7 @@ async def channel(start: StartProgress) -> AsyncIterator[grpc.aio.Channel]:
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(Broker(), server)  # type: ignore[abstract]
     control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(Control(), server)  # type: ignore[abstract]
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(Inspect(), server)  # type: ignore[abstract]
-    health_pb2_grpc.add_HealthServicer_to_server(HealthServicer(), server)
+    health_pb2_grpc.add_HealthServicer_to_server(HealthService(serving=True), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with open_channel(f"127.0.0.1:{port}") as channel:

@@ -204,7 +204,7 @@ class _Collected(Collector):
 class LoopCollector(Collector):
     """Collects metrics on the service's event loop, for a scrape in another thread.
 
-    One scrape at a time: `MetricsEndpoint` sees to that.
+    `MetricsEndpoint` runs one scrape at a time.
 
     - `loop`: the service's event loop; None before it runs.
     """
@@ -239,7 +239,7 @@ class LoopCollector(Collector):
 
     def _gather(self, snapshot: MetricsSnapshot) -> bool:
         loop = self.loop
-        if loop is None or loop.is_closed():
+        if loop is None or loop.is_closed() or self._watch.silent_seconds > COLLECTION_TIMEOUT_S:
             return False
         try:
             collecting = asyncio.run_coroutine_threadsafe(self._fill(snapshot), loop)

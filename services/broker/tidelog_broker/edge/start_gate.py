@@ -24,7 +24,7 @@ _ANSWERED = tuple(
 
 
 class StartGate(grpc.aio.ServerInterceptor):
-    """The first interceptor of a server. A handler of its own would not do: gRPC looks for methods
+    """The first interceptor of a server. A generic handler is not enough: gRPC looks for methods
     that generated code registered before it tries other handlers.
 
     `rejection_reason` returns why calls are rejected now; empty: they are accepted. The status

@@ -438,7 +438,7 @@ async def test_a_watch_lasts_until_the_broker_ends(serve: Serve) -> None:
 
 async def test_health_and_reflection_list_the_services() -> None:
     server = new_server()
-    await add_standard_services(server, ["tidelog.v1.AdminService"])
+    add_standard_services(server, ["tidelog.v1.AdminService"])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     channel = open_channel(f"127.0.0.1:{port}")
