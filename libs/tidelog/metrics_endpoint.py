@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import logging
+import select
 import socket
 import sys
 import threading
@@ -256,7 +257,7 @@ class MetricsEndpoint(ThreadingMixIn, HTTPServer):
         address = str(client_address[0])
         if "." in address:
             address = address.removeprefix("::ffff:")
-        if not self._has_room(address):
+        if not self._has_room(address, request):
             request.setblocking(False)
             with suppress(OSError):
                 request.send(_REJECTION)
@@ -278,8 +279,11 @@ class MetricsEndpoint(ThreadingMixIn, HTTPServer):
         if not isinstance(error, ConnectionError | TimeoutError):
             _log.warning("a request for metrics was not answered", exc_info=error)
 
-    def _has_room(self, address: str) -> bool:
-        """Makes room for one more connection of the address, if there is none."""
+    def _has_room(self, address: str, new: socket.socket) -> bool:
+        """Makes room for the address's new connection, if there is none.
+
+        A connection that its client has left is dropped first, and not reported: those of a
+        scraper gather while the process is paused."""
         with self._changed:
             of_address = Counter(each.address for each in self._open.values())
             if of_address[address] >= METRICS_LIMITS[METRICS_CONNECTIONS_PER_CLIENT]:
@@ -289,20 +293,31 @@ class MetricsEndpoint(ThreadingMixIn, HTTPServer):
                 crowded = {each for each, count in of_address.items() if count == most}
             else:
                 return True
+            if _has_left(new):
+                return False
             # Connections are in the order in which they were accepted.
-            waiting = (
-                (request, known)
-                for request, known in self._open.items()
-                if known.address in crowded and known.is_waiting
-            )
-            request, closed = next(waiting, (None, _Connection(address)))
+            of_crowded = [each for each in self._open.items() if each[1].address in crowded]
+            left = [each for each in of_crowded if _has_left(each[0])]
+            waiting = [each for each in of_crowded if each[1].is_waiting]
+            request, closed = next(iter(left + waiting), (None, _Connection(address)))
             if request is not None:
                 closed.is_closed = True
                 with suppress(OSError):
                     request.shutdown(socket.SHUT_RDWR)
-        # Outside the lock, because it logs, and a log may block.
-        self._on_closed(closed.address, limit)
+        if not left:
+            # Outside the lock, because it logs, and a log may block.
+            self._on_closed(closed.address, limit)
         if request is None:
             return False
         with self._changed:
             return self._changed.wait_for(lambda: request not in self._open, CLOSING_TIMEOUT_S)
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Whether the client has closed its end."""
+    poll = select.poll()
+    try:
+        poll.register(connection, select.POLLRDHUP)
+    except ValueError:  # it is closed here as well
+        return True
+    return bool(poll.poll(0))

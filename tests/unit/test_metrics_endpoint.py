@@ -302,3 +302,36 @@ def test_a_request_that_waits_too_long_for_another_one_is_rejected(
     answers = SharedAnswers(asks_again)
     assert answers.answer({"REQUEST_METHOD": "GET", "PATH_INFO": "/"}).status == "200 OK"
     assert [each.status for each in nested] == ["503 Service Unavailable"]
+
+
+def test_connections_that_a_scraper_left_while_the_process_was_paused_are_not_reported() -> None:
+    closed: list[str] = []
+    resumed = threading.Event()
+
+    def slow(environ: dict[str, Any], start: Start) -> list[bytes]:
+        assert resumed.wait(WAIT_S)
+        return app(environ, start)
+
+    endpoint = MetricsEndpoint("127.0.0.1", 0, slow, lambda address, _: closed.append(address))
+    with ExitStack() as stack:
+        paused = Serving(stack, endpoint)
+        for _ in range(3 * PER_CLIENT):
+            connection = paused.connect(SCRAPER)
+            connection.sendall(REQUEST)
+            connection.close()
+        # It is accepted after the others.
+        last = paused.connect("127.0.0.8")
+        last.sendall(REQUEST)
+        running = threading.Thread(target=endpoint.serve_forever, args=(0.01,), daemon=True)
+        running.start()
+        try:
+            deadline = time.monotonic() + WAIT_S
+            while "127.0.0.8" not in {each.address for each in [*endpoint._open.values()]}:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            resumed.set()
+            assert received(last).endswith(b"/metrics")
+        finally:
+            endpoint.shutdown()
+            endpoint.server_close()
+    assert closed == []
