@@ -39,7 +39,12 @@ def is_cut_off(view: ClusterView, broker_id: int) -> bool:
     that is stopping, or that accepts no connection for lack of files or CPU, is not cut off."""
     if broker_id not in view.brokers or not _serves(view, broker_id):
         return False
-    return view.links.is_cut_off(broker_id) or _answers_alone(view, broker_id)
+    if _answers_alone(view, broker_id):
+        return True
+    broker = view.brokers[broker_id].broker
+    # Until it has its replicas, a starting broker has nothing to exchange with others.
+    is_starting = broker is not None and broker.is_starting
+    return not is_starting and view.links.is_cut_off(broker_id)
 
 
 def _answers_alone(view: ClusterView, broker_id: int) -> bool:

@@ -126,6 +126,13 @@ def test_a_broker_that_exchanges_nothing_with_others_is_cut_off(
     assert "etcd" not in words
 
 
+def test_a_starting_broker_is_not_cut_off(cluster: DescribedCluster) -> None:
+    for other in (1, 2):
+        cut(cluster, 3, other, by_word_of_both=False)
+    cluster.brokers[3] = replace(cluster.brokers[3], has_full_state=False)
+    assert "broker_cut_off" not in causes_of(cluster.explain())
+
+
 def test_a_cut_between_two_brokers_leaves_both_with_the_third(cluster: DescribedCluster) -> None:
     cut(cluster, 3, 1)
     assert cluster.explain() == []
