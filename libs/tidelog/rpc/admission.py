@@ -40,6 +40,9 @@ _RESERVED = {
     "/tidelog.v1.InspectService/DescribeService": RESERVED_FOR_INSPECTION,
     "/tidelog.v1.InspectService/Explain": RESERVED_FOR_INSPECTION,
 }
+# From the beginning of a call until its request has arrived in full. The largest one, of 32 MiB,
+# needs a rate of 560 kB/s.
+REQUEST_ARRIVAL_TIMEOUT_S = 60.0
 LOG_INTERVAL_S = 10.0
 
 _log = logging.getLogger(__name__)
@@ -130,10 +133,21 @@ class Admission(HandlerWrapper):
         context.add_done_callback(lambda _: self.callers.end(peer))
 
     async def _only_request(self, method: str, context: _Context) -> Any:
-        received = await context.read()
+        name = method.rpartition("/")[2]
+        try:
+            async with asyncio.timeout(REQUEST_ARRIVAL_TIMEOUT_S):
+                received = await context.read()
+        except TimeoutError:
+            await abort(
+                context,
+                TidelogError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"no request of this {name} call arrived within "
+                    f"{REQUEST_ARRIVAL_TIMEOUT_S:g} s; send it with the call",
+                ),
+            )
         if received is grpc.aio.EOF:
             # Without a status the call would stay open.
-            name = method.rpartition("/")[2]
             await abort(
                 context,
                 TidelogError(

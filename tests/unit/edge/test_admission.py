@@ -230,7 +230,9 @@ async def test_concurrent_requests_of_one_client_are_bounded_and_released_at_the
         waiting[0].cancel()
         service.go.set()
         await waiting[1]
-        assert callers.requests <= 1
+        # A call is released after its response is sent, which the client may have received before.
+        while callers.requests > 1:
+            await asyncio.sleep(0)
         await stub.Metadata(pb.MetadataRequest())
 
 

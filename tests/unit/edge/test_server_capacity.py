@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from tidelog.caller_limits import RESERVED_FOR_HEALTH_CHECKS, CallerLimits, Callers
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.request_bounds import MAX_KEPT_REQUEST_BYTES, MAX_TEXT_BYTES
-from tidelog.rpc import channels
+from tidelog.rpc import admission, channels
 from tidelog.rpc.channels import MAX_CONCURRENT_CALLS, new_server, open_channel
 from tidelog.rpc.health import HealthService
 from tidelog.rpc.status import from_status
@@ -234,6 +234,19 @@ async def test_calls_whose_request_never_arrives_leave_room_for_others(
             call.cancel()
         while on.callers.requests:
             await on.callers.ended.acquire()
+
+
+async def test_a_call_whose_request_does_not_arrive_is_ended_and_no_longer_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "REQUEST_ARRIVAL_TIMEOUT_S", 0.05)
+    async with serving(tmp_path, monkeypatch) as on:
+        for method in ("tidelog.v1.BrokerService/Metadata", "grpc.health.v1.Health/Watch"):
+            call = without_request(on.channel, f"/{method}")
+            assert "no request of this" in await call.details()
+            await on.callers.ended.acquire()
+        assert on.callers.requests == 0
+        await check_others_are_served(on)
 
 
 async def test_a_call_that_ends_without_a_request_is_rejected_and_no_longer_counted(
