@@ -231,7 +231,7 @@ async def test_concurrent_requests_of_one_client_are_bounded_and_released_at_the
         service.go.set()
         await waiting[1]
         # A call is released after its response is sent, which the client may have received before.
-        while callers.requests > 1:
+        while callers.requests > 1:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await stub.Metadata(pb.MetadataRequest())
 
