@@ -146,6 +146,9 @@ class Segment:
         self._files.forget(self.path)
 
     def share_files(self, files: SegmentFiles) -> None:
+        """Uses these files from now on, in which an earlier log may have left an open file of this
+        name. It may have been replaced since: appends to it would be lost."""
+        files.forget(self.path)
         self._files = files
 
     # Writing, to the active segment only.
