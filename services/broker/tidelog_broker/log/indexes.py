@@ -16,6 +16,9 @@ from tidelog.model import BatchHeader
 
 NO_TIMESTAMP = -(1 << 63)
 
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+
 # Tag, CRC32C of all that follows, number of entries, then of the segment: bytes, next offset,
 # largest timestamp, append time of its first batch; then two columns of i64.
 _FILE_HEADER = struct.Struct("<4sIIqqqq")

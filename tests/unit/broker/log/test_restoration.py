@@ -7,11 +7,11 @@ import pytest
 from tidelog.model import Batch
 from tidelog_broker.core.partition.producer_state import ProducerStates
 from tidelog_broker.log.index_rebuild import IndexRebuild
+from tidelog_broker.log.indexes import INDEX_SUFFIX
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.quarantine import discard_evidence
-from tidelog_broker.log.segment import INDEX_SUFFIX
 from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import (
     START_MS,
@@ -70,19 +70,26 @@ def test_restores_in_a_closed_segment_keep_its_index(
 ) -> None:
     log = with_unreadable(disk, 12, 1, 4)  # without the files of the index
     walks = 0
-    run_piece = IndexRebuild.run_piece
+    read_piece = IndexRebuild.read_piece
 
     def counted(rebuild: IndexRebuild) -> None:
         nonlocal walks
         walks += 1
-        run_piece(rebuild)
+        read_piece(rebuild)
 
-    monkeypatch.setattr(IndexRebuild, "run_piece", counted)
+    monkeypatch.setattr(IndexRebuild, "read_piece", counted)
     for restored in (1, 4):
         log.share_files(SegmentFiles(disk))  # as when its file is evicted
         assert log.restore([batch_at(restored)])
-    assert walks == 1
+    log.share_files(SegmentFiles(disk))
+    cold = log.read_cached(4, max_bytes=1, up_to=12).cold
+    assert cold is not None
+    assert cold.work is not None
+    assert FIRST_SEGMENT.with_suffix(INDEX_SUFFIX) not in disk.paths()
+    cold.work()  # a thread writes the files
     assert disk.read_file(FIRST_SEGMENT.with_suffix(INDEX_SUFFIX))
+    assert log.read_cached(4, max_bytes=1, up_to=12).batches == [batch_at(4)]
+    assert walks == 1
     assert read_clean_logs(log) == batches_from(0, 12)
 
 

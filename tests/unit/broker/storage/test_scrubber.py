@@ -11,9 +11,9 @@ import pytest
 from tidelog.model import Batch
 from tidelog_broker.core.partition.range_digest import RangeDigest
 from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.log.indexes import INDEX_SUFFIX
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogCorruptError, LogError, LogUnreadableError
-from tidelog_broker.log.segment import INDEX_SUFFIX
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.scrub_pace import BY_CPU, MIN_BYTES_PER_SECOND, ScrubPace
