@@ -325,10 +325,10 @@ class Scrubber:
         if isinstance(error, OSError):
             path = PurePath(error.filename) if error.filename else log.directory
             failure: LogError = read_failure(error, path, "read")
-            if failure.is_transient:
-                raise error
         else:
             failure = error
+        if isinstance(failure, LogStorageError) and failure.is_transient:
+            raise OSError(failure.errno, str(failure)) from error
         if self._logs.log_of(key) is not log or log.closed:
             return True
         self._report(key, failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from pathlib import PurePath
 
@@ -361,3 +362,27 @@ async def test_a_log_that_is_closed_while_the_scrub_waits_is_left_to_its_repair(
     assert log.closed
     assert world.found == []
     assert world.replicas.memory.open_files == 0
+
+
+@pytest.mark.parametrize("offset", [0, 3], ids=["to confirm a fault", "to continue a pass"])
+async def test_a_lack_of_descriptors_pauses_the_scrub_and_is_no_damage(offset: int) -> None:
+    world = World().write_segments()
+    world.flip(KEY, 5 * BATCH_BYTES)
+    without_an_index(world)
+    lacks = 2
+
+    async def read(piece: Callable[[], None]) -> None:
+        nonlocal lacks
+        lacks -= 1
+        if lacks >= 0:
+            raise OSError(errno.EMFILE, "too many open files")
+        piece()
+
+    ScrubStateFile(world.replicas.disk, STATE).write(ScrubState(*KEY, offset))
+    cold_reads = world.cold_reads = ColdReads(world.replicas.disk, read)
+    scrubber = world.scrubber = world.new_scrubber()
+    async with at_work(scrubber.run()), at_work(cold_reads.run()):
+        await world.passes()
+    assert lacks < 0
+    ((_, error),) = world.found
+    assert isinstance(error, LogCorruptError)
