@@ -282,6 +282,32 @@ def test_after_a_repair_finds_damage_in_synced_data_the_next_one_checks_everythi
     assert stored.logs.damaged_batches.of(KEY) == [(0, 1)]
 
 
+def test_damage_found_during_a_repair_that_trusted_synced_data_is_repaired_next(
+    tmp_path: Path,
+) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    log = stored.logs.log_of(KEY)
+    assert log is not None
+    log.flush()
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[80] ^= 1
+    segment.write_bytes(content)
+    stored.logs.take_out_of_service(KEY, "a failed sync", check_all=False)
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    stored.logs.take_out_of_service(KEY, "a flipped bit", check_all=True)
+    reopening.run()
+    with pytest.raises(OutOfServiceError):
+        stored.logs.end_repair(KEY)
+    again = stored.logs.begin_repair(KEY)
+    assert again is not None
+    again.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
+    assert stored.logs.damaged_batches.of(KEY) == [(0, 1)]
+
+
 def test_appends_after_a_repair_are_in_the_new_file_although_the_old_one_was_open(
     tmp_path: Path,
 ) -> None:
