@@ -53,6 +53,8 @@ class RepairableLog(ABC):
     _epochs: LeaderEpochs
     _progress: FlushProgress
     _clean_state: CleanLog | None
+    # Their segments may be below `flushed_offset`, so that no flush syncs them.
+    _unsynced_restores: set[RestoreSync]
 
     @property
     @abstractmethod
@@ -180,11 +182,12 @@ class RepairableLog(ABC):
             raise ColdDataError(cold)
         if not matches_unreadable(present[0], batches, self._epochs):
             return None
-        self._clean_state = None
         try:
             sync = RestoreSync(self._segments.restore(batches, waits=waits))
         except OSError as error:
             raise self._fail(error, self.directory, "restore a batch in") from error
+        self._clean_state = None
+        self._unsynced_restores.add(sync)
         self.digests.forget(first, batches[-1].header.next_offset)
         self.producers.restored(batches)
         return sync
@@ -193,6 +196,7 @@ class RepairableLog(ABC):
         """Raises `LogFailedError` if the batches may not be on disk after `sync.run()`."""
         if sync.error is not None:
             raise self._fail(sync.error, self.directory, "restore a batch in") from sync.error
+        self._unsynced_restores.discard(sync)
 
 
 def matches_unreadable(unreadable: Batch, batches: Sequence[Batch], epochs: LeaderEpochs) -> bool:
