@@ -69,10 +69,10 @@ class BatchQuarantine:
         if copies:
             await asyncio.sleep(UNREADABLE_PAUSE_S)
         log, name = self._logs.log_of(key), self._logs.name_of(key)
-        if log is None or name is None or log.closed or log.failed is not None:
+        if log is None or name is None or self._is_left_to_repair(key, error) or log.closed:
             return
-        if self._logs.is_out_of_service(key):
-            # Damage of another segment could not be sealed. The repair checks all segments.
+        if log.failed is not None:
+            self._failed(key, error)
             return
         evidence = self._logs.damaged_batches.evidence_of(name, key)
         try:
@@ -84,6 +84,7 @@ class BatchQuarantine:
             return
         before = set(self._logs.damaged_batches.of(key))
         await self._run_blocking(check.run)
+        self._is_left_to_repair(key, error)
         if self._logs.log_of(key) is not log or log.closed:
             check.discard()
             return
@@ -101,6 +102,13 @@ class BatchQuarantine:
             return
         sealed = [found for found in self._logs.damaged_batches.of(key) if found not in before]
         self._ended(key, sealed, error.reason)
+
+    def _is_left_to_repair(self, key: ReplicaKey, error: Damage) -> bool:
+        """Returns whether the replica is out of service. Its repair then checks everything."""
+        if not self._logs.is_out_of_service(key):
+            return False
+        self._logs.take_out_of_service(key, str(error), check_all=True)
+        return True
 
 
 def _log_error(error: LogError | OSError, path: PurePath) -> LogError:

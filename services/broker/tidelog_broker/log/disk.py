@@ -214,9 +214,12 @@ class OsFile:
         start, end = _rounded_out(position, position + size, mmap.PAGESIZE)
         os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
         # What is left may lie in a large folio that begins before the range or ends behind it.
-        if any(self.read_cached(1, at) for at in (position, position + size - 1)):
-            start, end = _rounded_out(start, end, _MAX_FOLIO_BYTES)
-            os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+        # Or its page is dirty: then nothing more is dropped at the other end, where readers may be.
+        first, last = _rounded_out(start, end, _MAX_FOLIO_BYTES)
+        first = first if self.read_cached(1, position) else start
+        last = last if self.read_cached(1, position + size - 1) else end
+        if (first, last) != (start, end):
+            os.posix_fadvise(self._descriptor, first, last - first, os.POSIX_FADV_DONTNEED)
 
     def read_ahead(self, size: int, position: int) -> None:
         if hasattr(os, "posix_fadvise") and size > 0:

@@ -16,6 +16,9 @@ from tidelog.model import BatchHeader
 
 NO_TIMESTAMP = -(1 << 63)
 
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+
 # Tag, CRC32C of all that follows, number of entries, then of the segment: bytes, next offset,
 # largest timestamp, append time of its first batch; then two columns of i64.
 _FILE_HEADER = struct.Struct("<4sIIqqqq")
@@ -102,7 +105,8 @@ class SegmentIndexes:
         begin = bisect.bisect_left(self._timestamp_offsets, offset)
         end = bisect.bisect_right(self._timestamps, timestamp_ms)
         is_known = self._timestamp_offsets[begin : begin + 1] == array("q", [offset])
-        if end < begin or (end == begin and is_known):
+        is_reached = begin > 0 and self._timestamps[begin - 1] >= timestamp_ms
+        if is_reached or (end == begin and is_known):
             return
         self._timestamps[begin:end] = array("q", [timestamp_ms])
         self._timestamp_offsets[begin:end] = array("q", [offset])

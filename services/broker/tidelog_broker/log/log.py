@@ -74,6 +74,7 @@ class Log(RepairableLog):
         self.recovery: RecoveryReport | None = content.recovery
         self._segments = Segments(files, directory, content, config.index_interval_bytes)
         self._progress = FlushProgress(content.log_end_offset, content.epochs.entries)
+        self._unsynced_restores = set()
         self.producers = ProducerHistory(self._disk, directory, self)
         self.digests = LogDigests(0, content.log_end_offset)
 
@@ -496,7 +497,7 @@ class Log(RepairableLog):
     def close_cleanly(self, max_producers: int) -> CleanLog | None:
         """Syncs and closes the log. Returns its state for the broker to store: with it the next
         `open` reads no more than the header of the last batch. Returns None if the log has failed,
-        is closed already, or has an unfinished flush, which may still fail."""
+        is closed already, or has an unfinished sync, which may still fail."""
         if self._closed:
             return None
         try:
@@ -507,7 +508,8 @@ class Log(RepairableLog):
             clean_state = clean_state._replace(
                 producers=self.producers.snapshot_at_end(max_producers)
             )
-            return clean_state if all(ticket.done for ticket in self._progress.unfinished) else None
+            is_synced = all(ticket.done for ticket in self._progress.unfinished)
+            return clean_state if is_synced and not self._unsynced_restores else None
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "close the log in") from error
         finally:

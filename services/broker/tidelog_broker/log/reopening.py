@@ -44,7 +44,7 @@ class Reopening:
         self._disk = disk
         self._directory = directory
         self._config = config
-        self._check_from = check_from
+        self.check_from = check_from
         self._rewrite_from = rewrite_from
         self._evidence = evidence
         self._least_end = min_end_offset
@@ -71,7 +71,7 @@ class Reopening:
             min_end_offset=self._least_end,
         )
         try:
-            return opening(recovery_point=self._check_from)
+            return opening(recovery_point=self.check_from)
         except LogUnreadableError:
             # The unreadable part is below `check_from`.
             return opening(recovery_point=0)

@@ -53,6 +53,8 @@ class RepairableLog(ABC):
     _epochs: LeaderEpochs
     _progress: FlushProgress
     _clean_state: CleanLog | None
+    # Their segments may be below `flushed_offset`, so that no flush syncs them.
+    _unsynced_restores: set[RestoreSync]
 
     @property
     @abstractmethod
@@ -65,6 +67,10 @@ class RepairableLog(ABC):
     @property
     @abstractmethod
     def flushed_offset(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool: ...
 
     @abstractmethod
     def _read(self, offset: int, max_bytes: int, up_to: int, *, waits: bool) -> CachedBatches: ...
@@ -81,12 +87,13 @@ class RepairableLog(ABC):
     def scrub_target(
         self, offset: int, known: ScrubTarget | None, *, waits: bool = True
     ) -> ScrubTarget | None:
-        """Returns the next frame to check on disk; None if all synced ones are checked.
+        """Returns the next frame to check on disk; None if all synced ones are checked, or if the
+        log was closed while the caller waited.
 
         It is the batch that holds the offset, or the first of the log. `known` is the last target,
         with its `place` advanced. Raises as `frames_from` does."""
         offset = max(offset, self.log_start_offset)
-        if offset >= self.flushed_offset:
+        if self.closed or offset >= self.flushed_offset:
             return None
         return self._segments.scrub_target(offset, known, waits=waits)
 
@@ -101,9 +108,10 @@ class RepairableLog(ABC):
     def frames_from(self, offset: int, *, waits: bool = True) -> ScrubTarget | None:
         """Returns the batch that holds the offset, synced or not, and its segment.
 
-        Returns None if the log does not hold the offset. Raises `LogError` and `OSError`, and with
-        `waits` false `ColdDataError`."""
-        if not self.log_start_offset <= offset < self.log_end_offset:
+        Returns None if the log does not hold the offset, or was closed while the caller waited: its
+        files may have been replaced. Raises `LogError` and `OSError`, and with `waits` false
+        `ColdDataError`."""
+        if self.closed or not self.log_start_offset <= offset < self.log_end_offset:
             return None
         return self._segments.scrub_target(offset, None, waits=waits)
 
@@ -116,10 +124,10 @@ class RepairableLog(ABC):
     ) -> LiveQuarantine | None:
         """Prepares to make damaged batches of this segment unreadable.
 
-        Returns None if the segment is deleted. With `copies` the disk cannot read all of it, so
-        that a copy replaces its file. Raises `OSError`."""
+        Returns None if the segment is deleted or the log is closed. With `copies` the disk cannot
+        read all of it, so that a copy replaces its file. Raises `OSError`."""
         segment = self._segments.at(path)
-        if segment is None:
+        if segment is None or self.closed:
             return None
         if copies:
             self._check_usable()
@@ -133,9 +141,12 @@ class RepairableLog(ABC):
         )
 
     def finish_quarantine(self, check: LiveQuarantine) -> None:
-        """Applies a check that has run. The log may have changed meanwhile.
+        """Applies a check that has run. The log may have changed or been closed meanwhile.
 
         Raises `LogError` or `OSError` if the segment cannot be repaired."""
+        if self.closed:
+            check.discard()
+            return
         if check.error is not None:
             check.discard()
             raise check.error
@@ -158,8 +169,10 @@ class RepairableLog(ABC):
     def begin_restore(self, batches: Sequence[Batch], *, waits: bool) -> RestoreSync | None:
         """Overwrites an unreadable batch with another replica's batches of these offsets.
 
-        Returns None if they are not those that were there. Raises `LogError`, and with `waits`
-        false `ColdDataError`; then nothing is changed."""
+        Returns None if they are not those that were there, or if the log is closed. Raises
+        `LogError`, and with `waits` false `ColdDataError`; then nothing is changed."""
+        if self.closed:
+            return None
         self._check_usable()
         first = batches[0].header.base_offset
         if not self.log_start_offset <= first < self.log_end_offset:
@@ -169,11 +182,12 @@ class RepairableLog(ABC):
             raise ColdDataError(cold)
         if not matches_unreadable(present[0], batches, self._epochs):
             return None
-        self._clean_state = None
         try:
             sync = RestoreSync(self._segments.restore(batches, waits=waits))
         except OSError as error:
             raise self._fail(error, self.directory, "restore a batch in") from error
+        self._clean_state = None
+        self._unsynced_restores.add(sync)
         self.digests.forget(first, batches[-1].header.next_offset)
         self.producers.restored(batches)
         return sync
@@ -182,6 +196,7 @@ class RepairableLog(ABC):
         """Raises `LogFailedError` if the batches may not be on disk after `sync.run()`."""
         if sync.error is not None:
             raise self._fail(sync.error, self.directory, "restore a batch in") from sync.error
+        self._unsynced_restores.discard(sync)
 
 
 def matches_unreadable(unreadable: Batch, batches: Sequence[Batch], epochs: LeaderEpochs) -> bool:

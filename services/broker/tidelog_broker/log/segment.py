@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
-import structlog
-
 from tidelog.log_format import (
     FRAME_HEADER_BYTES,
     FrameError,
@@ -27,21 +25,18 @@ from tidelog_broker.log.clean_shutdown import LastBatch
 from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.index_rebuild import REBUILD_PIECE_BYTES, IndexRebuild
 from tidelog_broker.log.indexes import (
+    INDEX_SUFFIX,
     NO_TIMESTAMP,
+    TIME_INDEX_SUFFIX,
     SegmentIndexes,
     SegmentSummary,
     extend_summary,
 )
 from tidelog_broker.log.log_errors import LogCorruptError
-from tidelog_broker.log.segment_files import OpenSegment, SegmentFiles
+from tidelog_broker.log.segment_files import SegmentFiles
 
 if TYPE_CHECKING:
     from tidelog_broker.log.live_quarantine import LiveQuarantine
-
-_log = structlog.get_logger()
-
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
 
 
 class ReadResult(NamedTuple):
@@ -109,7 +104,8 @@ class Segment:
     after a failed write, do not count.
 
     The indexes of the active segment are kept here. Those of a sealed segment belong to its open
-    file."""
+    file. Only a rebuild of lost ones is kept here: other segments may close the file between two
+    pieces of it, again and again."""
 
     def __init__(
         self,
@@ -130,6 +126,7 @@ class Segment:
         # None: it has to be searched.
         self._last: LastBatch | None = None
         self._last_append_ms: int | None = None
+        self._rebuild: IndexRebuild | None = None
 
     @property
     def size(self) -> int:
@@ -143,9 +140,13 @@ class Segment:
         return self._files.get(self.path).file
 
     def close(self) -> None:
+        self._discard_rebuild()
         self._files.forget(self.path)
 
     def share_files(self, files: SegmentFiles) -> None:
+        """Uses these files from now on, in which an earlier log may have left an open file of this
+        name. It may have been replaced since: appends to it would be lost."""
+        files.forget(self.path)
         self._files = files
 
     # Writing, to the active segment only.
@@ -246,7 +247,7 @@ class Segment:
         if self._indexes is None and not self.has_no_entries:
             # The index files have the times of the unreadable batch, and may seem to match.
             self._remove_indexes()
-            self._write_rebuilt(indexes)
+            self._rebuild = self._new_rebuild(indexes)
 
     def last_batch(self) -> LastBatch | None:
         """Returns None if the segment is empty.
@@ -290,6 +291,7 @@ class Segment:
         self._remove_indexes()
 
     def _remove_indexes(self) -> None:
+        self._discard_rebuild()  # a thread could write them again
         disk = self._files.disk
         disk.remove(self.path.with_suffix(INDEX_SUFFIX))
         disk.remove(self.path.with_suffix(TIME_INDEX_SUFFIX))
@@ -444,7 +446,7 @@ class Segment:
 
     def _own_indexes(self) -> SegmentIndexes:
         if self._indexes is None:
-            self._indexes = self._load_indexes(self._files.get(self.path), waits=True)
+            self._indexes = self._load_indexes(waits=True)
         return self._indexes
 
     def _search_indexes(self, *, waits: bool) -> SegmentIndexes:
@@ -452,44 +454,43 @@ class Segment:
             return self._indexes
         opened = self._files.get(self.path)
         if opened.indexes is None:
-            opened.indexes = self._load_indexes(opened, waits=waits)
+            opened.indexes = self._load_indexes(waits=waits)
         return opened.indexes
 
-    def _load_indexes(self, opened: OpenSegment, *, waits: bool) -> SegmentIndexes:
+    def _load_indexes(self, *, waits: bool) -> SegmentIndexes:
         if self.has_no_entries:
             return SegmentIndexes(self._interval_bytes)
-        rebuild = opened.rebuild
+        rebuild = self._rebuild
         if rebuild is None or rebuild.summary != self.summary:
             disk = self._files.disk
             read_file = disk.read_file if waits else partial(read_cached_file, disk)
             found = read_indexes(read_file, self.path, self._interval_bytes)
             if found is not None and found[1] == self.summary:
                 return found[0]
-            rebuild = opened.rebuild = self._new_rebuild()
-        return self._rebuilt(opened, rebuild, waits=waits)
+            self._discard_rebuild()
+            rebuild = self._rebuild = self._new_rebuild()
+        return self._rebuilt(rebuild, waits=waits)
 
-    def _new_rebuild(self) -> IndexRebuild:
-        return IndexRebuild(self._files.disk, self.path, self.summary, self._interval_bytes)
+    def _new_rebuild(self, indexes: SegmentIndexes | None = None) -> IndexRebuild:
+        return IndexRebuild(
+            self._files.disk, self.path, self.summary, self._interval_bytes, indexes
+        )
 
-    def _rebuilt(
-        self, opened: OpenSegment, rebuild: IndexRebuild, *, waits: bool
-    ) -> SegmentIndexes:
-        if not rebuild.is_done:
-            if not waits:
-                piece = self.path, rebuild.position, REBUILD_PIECE_BYTES
-                raise ColdDataError(ColdRange(*piece, rebuild.run_piece))
+    def _discard_rebuild(self) -> None:
+        if self._rebuild is not None:
+            self._rebuild.discard()
+            self._rebuild = None
+
+    def _rebuilt(self, rebuild: IndexRebuild, *, waits: bool) -> SegmentIndexes:
+        if rebuild.is_done:
+            self._rebuild = None
+        elif not waits:
+            piece = self.path, rebuild.position, REBUILD_PIECE_BYTES
+            raise ColdDataError(ColdRange(*piece, rebuild.run_piece))
+        elif not rebuild.is_read:
             rebuild = self._new_rebuild()  # a thread may be using the other one
-            while not rebuild.is_done:
-                rebuild.run_piece()
-        opened.rebuild = None
+            while not rebuild.is_read:
+                rebuild.read_piece()
         if rebuild.fault is not None:
             raise rebuild.fault
-        self._write_rebuilt(rebuild.indexes)
         return rebuild.indexes
-
-    def _write_rebuilt(self, indexes: SegmentIndexes) -> None:
-        """Without the files, the search after the next opening rebuilds the indexes."""
-        try:
-            write_indexes(self._files.disk, self.path, indexes, self.summary)
-        except OSError as error:
-            _log.info("index_not_written", path=str(self.path), why=str(error))

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from pathlib import PurePath
 
 from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.index_rebuild import IndexRebuild
 from tidelog_broker.log.indexes import SegmentIndexes
 
 # Well below the usual limit of 1,024 open files per process, which sockets share.
@@ -14,18 +13,16 @@ MAX_OPEN_SEGMENTS = 512
 
 
 class OpenSegment:
-    """An open segment file. Both fields are dropped when it is closed.
+    """An open segment file.
 
-    - `indexes`: set by the first search in a sealed segment.
-    - `rebuild`: how far lost indexes have been rebuilt.
+    `indexes`: set by the first search in a sealed segment; dropped when the file is closed.
     """
 
-    __slots__ = ("file", "indexes", "rebuild")
+    __slots__ = ("file", "indexes")
 
     def __init__(self, file: DiskFile) -> None:
         self.file = file
         self.indexes: SegmentIndexes | None = None
-        self.rebuild: IndexRebuild | None = None
 
 
 class SegmentFiles:

@@ -161,10 +161,11 @@ class Segments:
 
     def restore(self, batches: Sequence[Batch], *, waits: bool) -> DiskFile:
         """Overwrites the unreadable batch that covers them. Returns a handle to sync the file."""
-        self._positions.clear()
         first = batches[0].header.base_offset
         index = bisect.bisect_right(self._all, first, key=lambda s: s.base_offset) - 1
-        return self._all[index].restore(batches, waits=waits)
+        file = self._all[index].restore(batches, waits=waits)
+        self._positions.clear()
+        return file
 
     def cut(self, offset: int) -> None:
         """Cuts at an offset above the start. The newest segments go first, so that a stop in

@@ -191,7 +191,9 @@ class ColdReads:
             else:
                 reading.error = error
         else:
-            reading.position = reading.end if piece.is_last else piece.end
+            # Work is done once for each call of `begin`, whatever its size.
+            is_last = piece.is_last or reading.work is not None
+            reading.position = reading.end if is_last else piece.end
         reading.read_at_s = asyncio.get_running_loop().time()
         self._running -= 1
         if reading.error is None and reading.position < reading.end:

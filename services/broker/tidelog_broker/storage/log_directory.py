@@ -515,6 +515,11 @@ class LogDirectory:
             raise reopening.error
         log = reopening.log
         assert log is not None
+        out_of_service = self._out_of_service[key]
+        if out_of_service.check_all and reopening.check_from > 0:
+            # Damage was found meanwhile. The next repair checks everything.
+            log.close()
+            raise OutOfServiceError(path, out_of_service.reason)
         log.share_files(self._files)
         log.before_cut = partial(self._before_cut, key)
         if former is not None and log.log_end_offset > former.log_end_offset:

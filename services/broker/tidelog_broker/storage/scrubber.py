@@ -259,6 +259,8 @@ class Scrubber:
             target = await self._cold_reads.until_cached(
                 log, lambda waits: log.scrub_target(state.offset, known, waits=waits)
             )
+            if log.closed:
+                return None
             if target is None:
                 walk.ended()
                 return None
@@ -323,11 +325,11 @@ class Scrubber:
         if isinstance(error, OSError):
             path = PurePath(error.filename) if error.filename else log.directory
             failure: LogError = read_failure(error, path, "read")
-            if failure.is_transient:
-                raise error
         else:
             failure = error
-        if self._logs.log_of(key) is not log:
+        if isinstance(failure, LogStorageError) and failure.is_transient:
+            raise OSError(failure.errno, str(failure)) from error
+        if self._logs.log_of(key) is not log or log.closed:
             return True
         self._report(key, failure)
         return self._next_segment(log)
@@ -351,14 +353,15 @@ class Scrubber:
                 await self._cold_reads.until_cached(
                     log, lambda waits: log.frames_from(offset, waits=waits)
                 )
-            if self._logs.log_of(key) is not log or not (
-                log.log_start_offset <= offset < log.log_end_offset
+            if (
+                self._logs.log_of(key) is not log
+                or log.closed
+                or not log.log_start_offset <= offset < log.log_end_offset
             ):
                 return True
             batches = log.read(offset, max_bytes=1, up_to=log.log_end_offset)
         except LogError as error:
-            self._report(key, error)
-            return self._next_segment(log)
+            return self._skip_segment(key, log, error)
         if offset == was_at and batches:
             # The log has read it without a fault for the second time. The page cache may hold it.
             self._state.offset = batches[-1].header.next_offset

@@ -12,7 +12,7 @@ from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.core.partition.exchange import FetchAnswer
 from tidelog_broker.core.partition.partition import Partition
-from tidelog_broker.log.log_errors import LogCorruptError
+from tidelog_broker.log.log_errors import LogCorruptError, LogFailedError
 from tidelog_broker.storage.damaged_batches import (
     EVIDENCE_RETENTION_MS,
     MAX_EVIDENCE_BYTES,
@@ -139,6 +139,28 @@ async def test_damage_of_another_segment_found_during_a_quarantine_is_sealed_nex
     await asyncio.sleep(1)
     assert len(broker.replicas.logs.damaged_batches.of(KEY)) == 2
     assert len(broker.replicas.events(Kind.BATCH_DAMAGED)) == 2
+    await broker.stop()
+
+
+@pytest.mark.parametrize("is_out_of_service", [False, True])
+async def test_damage_found_when_a_sync_fails_is_repaired_with_it(
+    *, is_out_of_service: bool
+) -> None:
+    """The damage waits to be made unreadable when the log fails."""
+    broker = Broker()
+    partition = await broker.has(ALONE)
+    append_segments(broker, partition)
+    log = broker.replicas.logs.log_of(KEY)
+    assert log is not None
+    log.flush()
+    flip(broker)
+    broker.replicas.manager.log_unreadable(KEY, LogCorruptError(SEGMENT, 0, "a flipped bit"))
+    log.failed = LogFailedError(SEGMENT, 5, "sync")
+    if is_out_of_service:
+        broker.replicas.manager.log_failed(KEY, log.failed)
+    await asyncio.sleep(5)
+    assert partition.in_service
+    assert broker.replicas.logs.damaged_batches.of(KEY) == [(0, 1)]
     await broker.stop()
 
 

@@ -9,10 +9,11 @@ from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import Batch
 from tidelog_broker.core.partition.replica_log import ColdDataError, ColdRange
 from tidelog_broker.log import index_rebuild
+from tidelog_broker.log.indexes import INDEX_SUFFIX
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import LogCorruptError
-from tidelog_broker.log.segment import INDEX_SUFFIX
+from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import START_MS, batch_at, ended, open_log
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -144,6 +145,36 @@ def test_a_lost_index_is_rebuilt_once_in_bounded_pieces_outside_the_caller(
         pieces += 1
     assert (found, pieces) == (([7, 8, 9], None), 4)
     assert disk.read_file(lost) == content
+
+
+def test_a_rebuild_continues_although_its_file_is_closed_between_the_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(index_rebuild, "REBUILD_PIECE_BYTES", 2 * PAGE_BYTES)
+    disk = MemoryDisk()
+    config = LogConfig(segment_bytes=8 * PAGE_BYTES, index_interval_bytes=PAGE_BYTES)
+    log = log_of(disk, 10, config)
+    log = open_log(disk, config=config, clean_state=ended(log))
+    disk.remove(min(path for path in disk.paths() if path.suffix == INDEX_SUFFIX))
+    for _ in range(4):
+        _, cold = read(log, 7)
+        assert cold is not None
+        log.share_files(SegmentFiles(disk))  # as when its file is evicted
+        load(disk, cold)
+    assert read(log, 7) == ([7, 8, 9], None)
+
+
+def test_a_thread_writes_no_index_of_content_that_has_changed_meanwhile() -> None:
+    disk = MemoryDisk()
+    log = log_of(disk, 5, THREE_A_SEGMENT)
+    log = open_log(disk, config=THREE_A_SEGMENT, clean_state=ended(log))
+    lost = min(path for path in disk.paths() if path.suffix == INDEX_SUFFIX)
+    disk.remove(lost)
+    _, cold = read(log, 2)
+    assert cold is not None
+    log.close()  # its repair may change the segments
+    load(disk, cold)
+    assert lost not in disk.paths()
 
 
 def test_damage_that_a_rebuild_of_an_index_finds_is_reported() -> None:

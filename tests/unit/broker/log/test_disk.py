@@ -65,6 +65,22 @@ def test_every_page_of_a_range_is_dropped_from_the_cache(
     file.close()
 
 
+def test_a_dirty_page_at_one_end_keeps_the_pages_before_the_other(tmp_path: Path) -> None:
+    file = OsDisk().open(tmp_path / "f", create=True)
+    piece = bytes(mmap.PAGESIZE)
+    for position in range(0, 8 << 20, len(piece)):
+        file.write_at(position, [piece])
+    file.sync()
+    start, size = 3 << 20, 1 << 20
+    file.drop_cached(8 << 20, 0)
+    file.read_ahead(1, 0)  # from here on only what is read is cached
+    file.read_at(size, start - size)
+    file.write_at(start + size - 1, [b"x"])
+    file.drop_cached(size, start)
+    assert start - mmap.PAGESIZE in cached_pages(tmp_path / "f")
+    file.close()
+
+
 def test_what_is_read_ahead_is_only_what_was_requested(tmp_path: Path) -> None:
     file = OsDisk().open(tmp_path / "f", create=True)
     file.write_at(0, [bytes(8 << 20)])

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tidelog.inspection.model import RESERVE_FILES
+from tidelog_broker.core.partition.replica_log import ColdRange
 from tidelog_broker.damage.disk_reports import disk_probe
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.disk_reserve import (
@@ -18,11 +19,12 @@ from tidelog_broker.log.disk_reserve import (
     ReservedDisk,
     with_reserve,
 )
+from tidelog_broker.log.indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import LogStorageError, describe_os_error
 from tidelog_broker.storage.data_directory import DataDirectory
-from unit.broker.log.builders import FakeClock, batch_at, open_log
+from unit.broker.log.builders import FakeClock, batch_at, ended, open_log
 from unit.broker.log.memory_disk import MemoryDisk
 
 DATA = PurePath("/data")
@@ -215,3 +217,55 @@ def test_a_failed_write_names_its_file_and_leaves_nothing(
         "then start again"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def log_without_an_index(machine: Machine) -> tuple[Log, ColdRange]:
+    """A log that has lost the index of its first segment, and what a thread has to do for it."""
+    config = LogConfig(segment_bytes=40_000, index_interval_bytes=1_000)
+    log = open_log(machine.disk, config=config)
+    for offset in range(50):
+        log.append([batch_at(offset, size=1_000)])
+    log = open_log(machine.disk, config=config, clean_state=ended(log))
+    machine.memory.remove(index_of(machine))
+    cold = log.read_cached(7, max_bytes=1, up_to=50).cold
+    assert cold is not None
+    return log, cold
+
+
+def index_of(machine: Machine) -> PurePath:
+    segment = min(path for path in machine.memory.paths() if path.suffix == ".log")
+    return segment.with_suffix(INDEX_SUFFIX)
+
+
+@pytest.mark.parametrize("space", [0, 650])  # 650: enough for one of both files
+def test_no_rebuilt_index_uses_the_space_reserved_for_state_files(space: int) -> None:
+    machine = Machine()
+    log, cold = log_without_an_index(machine)
+    machine.memory.remove(index_of(machine).with_suffix(TIME_INDEX_SUFFIX))
+    machine.memory.space = space
+    assert cold.work is not None
+    cold.work()
+    assert len(log.read_cached(7, max_bytes=1, up_to=50).batches) == 1
+    machine.disk.check_append_room()
+    assert machine.reserved_bytes == WHOLE
+    # One file alone would only take room.
+    assert machine.memory.space == space
+    assert index_of(machine) not in machine.memory.paths()
+
+
+def test_no_rebuilt_index_takes_room_that_the_reserve_lacks() -> None:
+    machine = Machine()
+    _, cold = log_without_an_index(machine)
+    machine.memory.space = 0
+    machine.disk.write_atomically(DATA / "state", b"x", sync=True)
+    assert machine.memory.space > 10_000  # of an abandoned file
+    assert cold.work is not None
+    cold.work()
+    assert index_of(machine) not in machine.memory.paths()
+
+
+def test_a_caller_that_waits_for_a_rebuilt_index_writes_none() -> None:
+    machine = Machine()
+    log, _ = log_without_an_index(machine)
+    assert log.read(7, max_bytes=1, up_to=50) == [batch_at(7, size=1_000)]
+    assert index_of(machine) not in machine.memory.paths()

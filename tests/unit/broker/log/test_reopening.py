@@ -8,6 +8,7 @@ from tidelog.batch import is_damaged
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import LogError, LogFailedError
+from tidelog_broker.log.quarantine import discard_evidence
 from tidelog_broker.log.reopening import Reopening
 from tidelog_broker.log.segment import segment_path
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
@@ -162,3 +163,16 @@ def test_all_files_are_closed_again(disk: MemoryDisk) -> None:
     before = disk.open_files
     reopen(disk, check_from=3, rewrite_from=3)
     assert disk.open_files == before
+
+
+def test_a_closed_log_opens_no_file_for_a_caller_that_waited(disk: MemoryDisk) -> None:
+    log = log_of(disk, batches_from(0, 5))
+    log.flush()
+    log.close()
+    open_files = disk.open_files
+    assert log.scrub_target(2, None) is None
+    assert log.frames_from(2) is None
+    path = segment_path(DIRECTORY, 0)
+    assert log.begin_quarantine(path, discard_evidence, copies=True) is None
+    assert log.begin_restore([batch_at(2)], waits=False) is None
+    assert disk.open_files == open_files

@@ -6,12 +6,18 @@ import pytest
 
 from tidelog.model import Batch
 from tidelog_broker.core.partition.producer_state import ProducerStates
+from tidelog_broker.core.partition.replica_log import ColdDataError
 from tidelog_broker.log.index_rebuild import IndexRebuild
+from tidelog_broker.log.indexes import (
+    INDEX_SUFFIX,
+    NO_TIMESTAMP,
+    SegmentIndexes,
+    SegmentSummary,
+)
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.quarantine import discard_evidence
-from tidelog_broker.log.segment import INDEX_SUFFIX
 from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import (
     START_MS,
@@ -70,19 +76,26 @@ def test_restores_in_a_closed_segment_keep_its_index(
 ) -> None:
     log = with_unreadable(disk, 12, 1, 4)  # without the files of the index
     walks = 0
-    run_piece = IndexRebuild.run_piece
+    read_piece = IndexRebuild.read_piece
 
     def counted(rebuild: IndexRebuild) -> None:
         nonlocal walks
         walks += 1
-        run_piece(rebuild)
+        read_piece(rebuild)
 
-    monkeypatch.setattr(IndexRebuild, "run_piece", counted)
+    monkeypatch.setattr(IndexRebuild, "read_piece", counted)
     for restored in (1, 4):
         log.share_files(SegmentFiles(disk))  # as when its file is evicted
         assert log.restore([batch_at(restored)])
-    assert walks == 1
+    log.share_files(SegmentFiles(disk))
+    cold = log.read_cached(4, max_bytes=1, up_to=12).cold
+    assert cold is not None
+    assert cold.work is not None
+    assert FIRST_SEGMENT.with_suffix(INDEX_SUFFIX) not in disk.paths()
+    cold.work()  # a thread writes the files
     assert disk.read_file(FIRST_SEGMENT.with_suffix(INDEX_SUFFIX))
+    assert log.read_cached(4, max_bytes=1, up_to=12).batches == [batch_at(4)]
+    assert walks == 1
     assert read_clean_logs(log) == batches_from(0, 12)
 
 
@@ -155,3 +168,39 @@ def test_an_offset_belongs_to_the_epoch_that_began_last() -> None:
     epochs = LeaderEpochs([EpochEntry(1, 0), EpochEntry(4, 5)])
     assert [epochs.epoch_at(offset) for offset in (0, 4, 5, 9)] == [1, 1, 4, 4]
     assert LeaderEpochs().epoch_at(0) == -1
+
+
+def test_a_restore_that_waits_for_the_disk_has_changed_nothing(disk: MemoryDisk) -> None:
+    log = with_unreadable(disk, 12)  # without the files of the index
+    log.read(0, max_bytes=2 * FRAME, up_to=12)
+    log.share_files(SegmentFiles(disk))  # as when its file is evicted
+    with pytest.raises(ColdDataError):
+        log.begin_restore([batch_at(2)], waits=False)
+    # Memory still knows where the batch is.
+    assert len(log.read_cached(2, max_bytes=1, up_to=12).batches) == 1
+
+
+def test_a_log_that_stops_before_a_restored_batch_is_synced_is_not_clean(
+    disk: MemoryDisk,
+) -> None:
+    log = with_unreadable(disk, 12)
+    log.flush()
+    sync = log.begin_restore([batch_at(2)], waits=True)
+    assert sync is not None
+    assert log.close_cleanly(1000) is None
+
+
+def test_a_log_that_stops_after_a_restored_batch_was_synced_is_clean(disk: MemoryDisk) -> None:
+    log = with_unreadable(disk, 12)
+    assert log.restore([batch_at(2)])
+    assert log.close_cleanly(1000) is not None
+
+
+def test_a_timestamp_that_earlier_batches_reach_gets_no_second_entry() -> None:
+    indexes = SegmentIndexes(10)
+    summary = SegmentSummary(40, 4, 9, 1)
+    for offset, largest_before in enumerate((NO_TIMESTAMP, 5, 5, 9)):
+        indexes.note(offset, 10 * offset, largest_before)
+    before = indexes.encode(summary)
+    indexes.note_restored(2, 5)
+    assert indexes.encode(summary) == before

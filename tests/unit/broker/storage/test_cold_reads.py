@@ -217,3 +217,15 @@ async def test_a_stop_waits_for_no_thread() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert reads.threads.running[0].cancelled()
+
+
+async def test_work_is_done_once_whatever_its_size() -> None:
+    runs = 0
+
+    def work() -> None:
+        nonlocal runs
+        runs += 1
+
+    async with running() as reads:
+        assert await reads.read(ColdRange(FILE, 0, 3 * PIECE_BYTES, work)) == 0
+    assert runs == 1

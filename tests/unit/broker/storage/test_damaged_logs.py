@@ -1,5 +1,6 @@
 """Damage that a start finds, and logs that are out of service."""
 
+import errno
 import shutil
 from pathlib import Path, PurePath
 from typing import NoReturn
@@ -11,7 +12,12 @@ from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.log import Log
-from tidelog_broker.log.log_errors import LogCorruptError, LogStorageError, OutOfServiceError
+from tidelog_broker.log.log_errors import (
+    LogCorruptError,
+    LogFailedError,
+    LogStorageError,
+    OutOfServiceError,
+)
 from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
@@ -274,6 +280,52 @@ def test_after_a_repair_finds_damage_in_synced_data_the_next_one_checks_everythi
     again.run()
     assert stored.logs.end_repair(KEY).log_end_offset == 3
     assert stored.logs.damaged_batches.of(KEY) == [(0, 1)]
+
+
+def test_damage_found_during_a_repair_that_trusted_synced_data_is_repaired_next(
+    tmp_path: Path,
+) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    log = stored.logs.log_of(KEY)
+    assert log is not None
+    log.flush()
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[80] ^= 1
+    segment.write_bytes(content)
+    stored.logs.take_out_of_service(KEY, "a failed sync", check_all=False)
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    stored.logs.take_out_of_service(KEY, "a flipped bit", check_all=True)
+    reopening.run()
+    with pytest.raises(OutOfServiceError):
+        stored.logs.end_repair(KEY)
+    again = stored.logs.begin_repair(KEY)
+    assert again is not None
+    again.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
+    assert stored.logs.damaged_batches.of(KEY) == [(0, 1)]
+
+
+def test_appends_after_a_repair_are_in_the_new_file_although_the_old_one_was_open(
+    tmp_path: Path,
+) -> None:
+    """A caller that waited for data of the closed log opened its file again."""
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    log = stored.logs.log_of(KEY)
+    assert log is not None
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    log.failed = LogFailedError(segment, errno.EIO, "sync")
+    stored.logs.take_out_of_service(KEY, "a failed sync", check_all=False)
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    assert len(log.read(0, max_bytes=1, up_to=3)) == 1
+    reopening.run()
+    repaired = stored.logs.end_repair(KEY)
+    repaired.append([batch_at(3)])
+    assert segment.read_bytes().endswith(encode_frame(batch_at(3)))
 
 
 def test_a_replica_under_repair_is_not_moved_away(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from pathlib import PurePath
 
@@ -11,8 +12,9 @@ import pytest
 from tidelog.model import Batch
 from tidelog_broker.core.partition.range_digest import RangeDigest
 from tidelog_broker.core.partition.replica_key import ReplicaKey
+from tidelog_broker.log.indexes import INDEX_SUFFIX
+from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogCorruptError, LogError, LogUnreadableError
-from tidelog_broker.log.segment import INDEX_SUFFIX
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.scrub_pace import BY_CPU, MIN_BYTES_PER_SECOND, ScrubPace
@@ -333,3 +335,54 @@ async def test_damage_that_only_the_scrub_finds_does_not_end_the_check_of_its_re
     ((_, error),) = world.found
     assert str(world.segment(KEY, 30)) in str(error)
     assert world.state.last_pass_bytes > 40 * BATCH_BYTES
+
+
+def without_an_index(world: World) -> Log:
+    """Its first segment has lost its index, so that each search in it needs a thread."""
+    world.replicas.disk.remove(world.segment(KEY).with_suffix(INDEX_SUFFIX))
+    log = world.replicas.logs.log_of(KEY)
+    assert log is not None
+    log.share_files(SegmentFiles(world.replicas.disk))  # as when its file is evicted
+    return log
+
+
+async def test_a_log_that_is_closed_while_the_scrub_waits_is_left_to_its_repair() -> None:
+    world = World().write_segments()
+    world.flip(KEY, 5 * BATCH_BYTES)
+    log = without_an_index(world)
+
+    async def close(_: Callable[[], None]) -> None:
+        world.replicas.logs.take_out_of_service(KEY, "a failed sync")
+        log.close()
+
+    cold_reads = world.cold_reads = ColdReads(world.replicas.disk, close)
+    scrubber = world.scrubber = world.new_scrubber()
+    async with at_work(scrubber.run()), at_work(cold_reads.run()):
+        await world.passes()
+    assert log.closed
+    assert world.found == []
+    assert world.replicas.memory.open_files == 0
+
+
+@pytest.mark.parametrize("offset", [0, 3], ids=["to confirm a fault", "to continue a pass"])
+async def test_a_lack_of_descriptors_pauses_the_scrub_and_is_no_damage(offset: int) -> None:
+    world = World().write_segments()
+    world.flip(KEY, 5 * BATCH_BYTES)
+    without_an_index(world)
+    lacks = 2
+
+    async def read(piece: Callable[[], None]) -> None:
+        nonlocal lacks
+        lacks -= 1
+        if lacks >= 0:
+            raise OSError(errno.EMFILE, "too many open files")
+        piece()
+
+    ScrubStateFile(world.replicas.disk, STATE).write(ScrubState(*KEY, offset))
+    cold_reads = world.cold_reads = ColdReads(world.replicas.disk, read)
+    scrubber = world.scrubber = world.new_scrubber()
+    async with at_work(scrubber.run()), at_work(cold_reads.run()):
+        await world.passes()
+    assert lacks < 0
+    ((_, error),) = world.found
+    assert isinstance(error, LogCorruptError)
