@@ -96,6 +96,7 @@ async def run_beside_other_work() -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     others_end = threading.Event()
     other = asyncio.create_task(asyncio.to_thread(others_end.wait))
+    await asyncio.sleep(0)
     try:
         done: list[int] = []
         await own_threads(1, "sync")(lambda: done.append(1))
