@@ -321,6 +321,7 @@ class BrokerProcess(Service):
     def _new_broker(self, process: SimProcess, rng: random.Random) -> Broker:
         world, disk = self._world, self.machine.disk
         config = self.config.model_copy(update={"replace_directory": self._given_up_directory()})
+        run_blocking = Blocking(world.rng(f"{process.name}/disk"))
         return Broker(
             config,
             Boundaries(
@@ -337,7 +338,8 @@ class BrokerProcess(Service):
                 controllers=SimControllers(world),
                 clock=self.machine.clock,
                 rng=rng,
-                run_blocking=Blocking(world.rng(f"{process.name}/disk")),
+                run_blocking=run_blocking,
+                run_sync=run_blocking,
                 check_batch=partial(
                     record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
                 ),

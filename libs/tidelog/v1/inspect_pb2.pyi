@@ -359,9 +359,9 @@ class LimitedClient(_message.Message):
     """Name of the setting. Brokers and controllers: "max_client_requests" (for all clients
     together), "max_requests_per_client" or "max_connections_per_client". Gateways: the last
     two, and for all clients together "max_concurrent_requests", "max_concurrent_streams",
-    "connections" and "body_bytes" (of request bodies that are being received). All of them:
-    "metrics_connections_per_client" and, for all clients together, "metrics_connections". These
-    two are no settings and limit connections to the metrics port.
+    "connections" and "body_bytes" (of request bodies that are being received). All
+    services: "metrics_connections_per_client" and, for all clients together,
+    "metrics_connections". These two are fixed limits of connections to the metrics port.
     """
     value: _builtins.int
     """Value of the limit."""

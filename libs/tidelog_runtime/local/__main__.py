@@ -17,7 +17,7 @@ from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import CLUSTER_FILE
 from tidelog_runtime.local.commands import PROGRAM, cluster_command, part_command
-from tidelog_runtime.local.data_directory import file_error, is_full
+from tidelog_runtime.local.data_directory import is_full, os_error
 from tidelog_runtime.local.members import how_it_ended
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.local.start_requests import answer_requests, request_start
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
         return asyncio.run(_run(cluster, console))
     except (ClusterError, OSError) as error:
         if isinstance(error, OSError):
-            error = file_error(arguments.directory, error)
+            error = os_error(arguments.directory, error)
         Console(stderr=True).print(
             f"[red]The cluster cannot run:[/] {escape(str(error))}",
             highlight=False,
@@ -86,7 +86,7 @@ def _start_part(directory: Path, name: str) -> int:
         request_start(directory, name)
     except (ClusterError, OSError) as error:
         if isinstance(error, OSError):
-            error = file_error(directory, error)
+            error = os_error(directory, error)
         Console(stderr=True).print(
             f"[red]{escape(name)} was not started:[/] {escape(str(error))}",
             highlight=False,

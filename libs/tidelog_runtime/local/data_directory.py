@@ -31,6 +31,8 @@ _REMEDIES = {
     errno.EEXIST: _IN_THE_WAY,
     errno.EROFS: "mount the file system of {place} for writing",
 }
+# Other errors may be of a port, a program or a limit of the process.
+_FILE_ERRORS = frozenset({*_REMEDIES, errno.ENOSPC, errno.EDQUOT, errno.EIO})
 
 
 def file_error(directory: Path, error: OSError) -> ClusterError:
@@ -46,6 +48,14 @@ def file_error(directory: Path, error: OSError) -> ClusterError:
         f"the directory {directory} cannot be written to ({error.strerror or error}: {path}); "
         f"choose another one by --directory, or {remedy.format(place=place)}"
     )
+
+
+def os_error(directory: Path, error: OSError) -> ClusterError:
+    """Returns one line about an error that need not be of a file of the cluster."""
+    if error.errno in _FILE_ERRORS:
+        return file_error(directory, error)
+    file = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
+    return ClusterError(f"{error.strerror or error}{file}")
 
 
 def check_writable(directory: Path, written: Iterable[Path], replaced: Iterable[Path]) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster_file import read_cluster_file
 from tidelog_runtime.local.commands import cluster_command, options_of
-from tidelog_runtime.local.data_directory import DirectoryLock, check_space, file_error
+from tidelog_runtime.local.data_directory import DirectoryLock, check_space, os_error
 
 _FOLDER = "start"
 _ANSWER = ".answer"
@@ -48,7 +49,12 @@ def request_start(
     else:
         request.unlink(missing_ok=True)
         raise ClusterError(f"the cluster in {directory} did not answer in {WAIT_SECONDS:g} s")
-    problem = answer.read_text() if answer.exists() else ""
+    if not answer.exists():
+        raise ClusterError(
+            f"the cluster in {directory} could not write its answer; its output names {name} if "
+            "it was started"
+        )
+    problem = answer.read_text()
     answer.unlink(missing_ok=True)
     if problem:
         raise ClusterError(problem)
@@ -69,11 +75,16 @@ def answer_requests(directory: Path, start: Callable[[str], None]) -> Iterator[s
         except ClusterError as error:
             problem = str(error)
         except OSError as error:
-            problem = str(file_error(directory, error))
+            problem = str(os_error(directory, error))
+        answer = folder / (name + _ANSWER)
         try:
-            (folder / (name + _ANSWER)).write_text(problem)
-            request.unlink(missing_ok=True)
+            answer.write_text(problem)
         except OSError:
-            continue  # the requester gets no answer in time; the cluster keeps running
+            # Without an answer the requester does not report a success.
+            with suppress(OSError):
+                answer.unlink(missing_ok=True)
+        # In any case: a request that stays would be carried out again.
+        with suppress(OSError):
+            request.unlink(missing_ok=True)
         if not problem:
             yield name

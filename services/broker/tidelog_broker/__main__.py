@@ -47,6 +47,7 @@ from tidelog.v1 import (
     scrub_pb2,
     scrub_pb2_grpc,
 )
+from tidelog_broker.background import own_threads
 from tidelog_broker.boundaries import Boundaries
 from tidelog_broker.broker import Broker
 from tidelog_broker.broker_config import BrokerConfig
@@ -78,6 +79,7 @@ from tidelog_broker.storage.data_directory import (
 )
 from tidelog_broker.storage.disk_times import DiskTimes
 from tidelog_broker.storage.disk_use import disk_use
+from tidelog_broker.storage.log_syncer import MAX_CONCURRENT_SYNCS
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
@@ -117,7 +119,8 @@ MAX_DECOMPRESSED_BATCH_BYTES = RECORD_LIMITS.max_decoded_bytes
 SERVER_GRACE_S = 1.0
 # Time limit after a fault for the whole shutdown except the leadership transfer.
 END_AFTER_FAULT_S = 10.0
-# Enough threads for all syncs, flushes and cold reads that run at once: none waits for a thread.
+# Enough threads for all flushes, cold reads and single background tasks that run at once. Syncs of
+# `synced` topics have their own.
 MAX_BLOCKING_THREADS = 24
 EXIT_CANNOT_START = 1
 
@@ -206,6 +209,7 @@ def new_broker(config: BrokerConfig) -> Parts:
             clock=clock,
             rng=rng,
             run_blocking=run_in_thread,
+            run_sync=own_threads(MAX_CONCURRENT_SYNCS, "sync"),
             check_batch=partial(
                 record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
             ),

@@ -187,7 +187,7 @@ class BrokerParts:
             self._change_ids,
             self.state_changes,
         )
-        self._log_syncer = LogSyncer(self._logs, self._run_blocking, clock, self)
+        self._log_syncer = LogSyncer(self._logs, self._boundaries.run_sync, clock, self)
         self.manager = ReplicaManager(
             config.broker_id,
             self._logs,
@@ -471,11 +471,7 @@ class BrokerParts:
         self._purgatory.log_synced(partition)
         self._fetchers.log_synced(partition)
 
-    def sync_hangs(self, partition: Partition, error: LogError) -> None:
-        """Called by the log syncer."""
-        self.manager.disk.rejected(partition.key, error, "synced")
-
-    def sync_postponed(self, partition: Partition, error: LogError) -> None:
+    def sync_delayed(self, partition: Partition, error: LogError) -> None:
         """Called by the log syncer."""
         self.manager.disk.rejected(partition.key, error, "synced")
 

@@ -10,13 +10,23 @@ from typing import Any
 import structlog
 
 from tidelog.memory_shortage import described, is_memory_shortage
-from tidelog_runtime.memory_reserve import MemoryReserve
+from tidelog_runtime.memory_reserve import MemoryReserve, started_executor
 from tidelog_runtime.metadata.store import StoreRolledBackError
 
 _log = structlog.get_logger()
 
 # Runs a blocking function outside the event loop; the simulator runs it in place.
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+def own_threads(count: int, name: str) -> RunBlocking:
+    """Returns a function that runs work in `count` threads of its own."""
+    executor = started_executor(count, name)
+
+    async def run(work: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(executor, work)
+
+    return run
 
 
 class Faults:

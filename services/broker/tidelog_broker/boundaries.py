@@ -22,6 +22,8 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 class Boundaries:
     """The environment of a broker. `__main__` passes the real ones, the simulator its own.
 
+    - `run_sync`: like `run_blocking`, for the syncs that producers wait for. None of them waits for
+      a thread: a sync that waits would count as one that hangs.
     - `read_disk_use`: returns the use of the data's file system.
     - `host`: the machine's name.
     - `cpu_seconds`: returns the CPU time of the calling thread.
@@ -35,6 +37,7 @@ class Boundaries:
     clock: Clock
     rng: random.Random
     run_blocking: RunBlocking
+    run_sync: RunBlocking
     check_batch: CheckBatch
     timestamps_of: TimestampsOf
     without_deltas: WithoutDeltas

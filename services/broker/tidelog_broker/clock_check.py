@@ -11,8 +11,8 @@ clock jumped as well cannot confirm a jump: one time server may have set both wr
 jumped and that no other broker contradicts may be right: it is trusted after MAX_DOUBT_MS. The last
 reading of another broker counts for the same time, so its silence does not end the doubt earlier.
 After a reboot the clock is ahead of the last reading by the time that the machine was off, and by
-what its hardware clock is wrong, as one in local time is until a time server corrects it. Without
-another broker that agrees it is trusted after MAX_REBOOT_DOUBT_MS.
+the error of its hardware clock, for example one that keeps local time, until a time server corrects
+it. Without another broker that agrees it is trusted after MAX_REBOOT_DOUBT_MS.
 Meanwhile ages are measured by monotonic progress (`SteadyClock`).
 
 Appends get times at which no record looks too old: a clock that is behind most others uses the
@@ -63,7 +63,7 @@ class Reading(NamedTuple):
     - `doubted_ms`: how long the wall clock has been in doubt, added up over the processes that
       doubted it since it was last trusted; 0 if it is trusted.
     - `peers`: clocks of other brokers, by broker id.
-    - `is_rebooted`: the machine has rebooted since the wall clock was last trusted.
+    - `is_rebooted`: the machine has rebooted, and a time server may still correct the wall clock.
     """
 
     wall_ms: int
@@ -107,7 +107,8 @@ class ClockCheck:
         self._behind_since_ms: int | None = None
         # How long previous processes were in doubt, until this process trusts the clock.
         self._doubted_ms = 0
-        # Whether the machine has rebooted since the clock was last trusted.
+        # Whether the machine has rebooted since the clock was accepted, and may still be corrected.
+        # A hardware clock without a battery is behind until then, and not doubted.
         self._is_rebooted = last is not None and last.is_rebooted
         # How far the clock of each other broker was ahead of this broker's monotonic time when it
         # last agreed with the trusted time.
@@ -200,6 +201,7 @@ class ClockCheck:
                 how_long = "10 minutes after a reboot" if is_after_reboot else "a day"
                 self._accept(ahead_ms, f"no other broker has contradicted it for {how_long}")
         if self.doubt is None:
+            self._is_rebooted = self._is_rebooted and monotonic_ms < MAX_REBOOT_DOUBT_MS
             self._note_behind(wall_ms, monotonic_ms, is_right=is_right)
         return self.doubt is None
 
@@ -305,10 +307,11 @@ class ClockCheck:
 
     def _accept(self, ahead_ms: int, why: str) -> None:
         self._offset_ms += max(ahead_ms, 0)
+        self._is_rebooted = False
         self._end(why)
 
     def _end(self, why: str) -> None:
-        self._doubted_ms, self._is_rebooted = 0, False
+        self._doubted_ms = 0
         if self.doubt is not None:
             doubt, self.doubt = self.doubt, None
             self._on_change(doubt, why)

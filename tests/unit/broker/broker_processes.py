@@ -74,6 +74,7 @@ class Process:
                 clock=virtual_clock(),
                 rng=rng,
                 run_blocking=run_blocking,
+                run_sync=run_blocking,
                 check_batch=lambda _: None,
                 timestamps_of=lambda _: [],
                 without_deltas=lambda batch: batch,

@@ -2,10 +2,12 @@ import asyncio
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from structlog.testing import capture_logs
 
-from tidelog_broker.background import Faults
+from tidelog_broker.background import Faults, own_threads
 from tidelog_runtime.metadata.store import StoreRolledBackError
 
 
@@ -88,3 +90,24 @@ def test_a_process_that_hangs_after_a_fault_is_ended_by_the_kernel() -> None:
         [sys.executable, "-c", _HANGS_AFTER_A_FAULT], capture_output=True, timeout=30, check=False
     )
     assert hanging.returncode == -signal.SIGALRM
+
+
+async def run_beside_other_work() -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    others_end = threading.Event()
+    other = asyncio.create_task(asyncio.to_thread(others_end.wait))
+    await asyncio.sleep(0)
+    try:
+        done: list[int] = []
+        await own_threads(1, "sync")(lambda: done.append(1))
+        assert done == [1]
+        assert not other.done()
+    finally:
+        others_end.set()
+        await other
+
+
+def test_work_in_threads_of_its_own_does_not_wait_for_other_work() -> None:
+    """The loop is a real one: threads have no virtual time."""
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(run_beside_other_work())

@@ -316,6 +316,37 @@ def test_a_lone_broker_trusts_its_clock_10_minutes_after_a_reboot(restarts: list
     assert not machine.believes
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_hardware_clock_that_was_behind_is_trusted_10_minutes_after_its_correction(
+    is_restarted: bool,
+) -> None:
+    """A clock without a battery begins at a fixed date."""
+    machine = rebooted(HOUR_MS, -YEAR_MS)
+    assert machine.believes
+    machine.passes(5_000)
+    assert machine.believes
+    if is_restarted:
+        machine = machine.restarted(is_rebooted=False)
+        assert machine.believes
+    machine.wall_ms += YEAR_MS
+    assert not machine.believes
+    machine.passes(MAX_REBOOT_DOUBT_MS - 1)
+    assert not machine.believes
+    machine.passes(1)
+    assert machine.believes
+
+
+def test_a_clock_that_jumps_long_after_a_reboot_is_doubted_for_a_day() -> None:
+    machine = rebooted(HOUR_MS, -YEAR_MS)
+    assert machine.believes
+    machine.passes(MAX_REBOOT_DOUBT_MS)
+    assert machine.believes
+    machine.wall_ms += YEAR_MS
+    assert not machine.believes
+    machine.passes(MAX_DOUBT_MS - 1)
+    assert not machine.believes
+
+
 def test_another_broker_confirms_or_contradicts_a_clock_after_a_reboot_at_once() -> None:
     machine = rebooted(HOUR_MS)
     machine.fetched_by(2, machine.wall_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -46,6 +47,33 @@ def test_an_error_of_the_cluster_is_raised(held: Path) -> None:
 
     with pytest.raises(ClusterError, match="broker-2 is running, as process 7"):
         request_start(held, "broker-2", sleep=answering(held, start))
+
+
+@pytest.mark.parametrize("problem", ["", "broker-2 is running"])
+def test_a_request_whose_answer_cannot_be_written_is_carried_out_once(
+    problem: str, held: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(name: str) -> None:
+        requested.append(name)
+        if problem:
+            raise ClusterError(problem)
+
+    def fails(path: Path, _: str) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    requested: list[str] = []
+    started: list[str] = []
+    monkeypatch.setattr(Path, "write_text", fails)
+
+    def polls(_: float) -> None:
+        for _ in range(2):
+            started.extend(answer_requests(held, start))
+
+    with pytest.raises(ClusterError, match="could not write its answer"):
+        request_start(held, "broker-2", sleep=polls)
+    assert requested == ["broker-2"]
+    assert started == ([] if problem else ["broker-2"])
 
 
 def test_an_unanswered_request_times_out_soon(held: Path) -> None:

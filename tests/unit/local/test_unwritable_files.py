@@ -108,6 +108,29 @@ def test_an_error_without_a_file_is_one_line(
     assert f"Input/output error: {tmp_path}" in error_line(tmp_path, capsys)
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(errno.EADDRINUSE, "Address already in use"), "Address already in use"),
+        (OSError(errno.EMFILE, "Too many open files", "x.log"), "Too many open files: x.log"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "etcd"), "No such file: etcd"),
+        (TimeoutError("timed out"), "timed out"),
+    ],
+)
+def test_an_error_of_no_file_of_the_directory_does_not_name_the_directory(
+    error: OSError,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails(_: LocalCluster) -> None:
+        raise error
+
+    monkeypatch.setattr(LocalCluster, "start", fails)
+    assert error_line(tmp_path, capsys) == f"The cluster cannot run: {text}"
+
+
 async def test_a_cluster_that_cannot_write_its_addresses_stops_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +170,7 @@ def test_a_request_that_fails_for_a_file_is_answered_and_the_cluster_keeps_runni
 def test_a_request_whose_answer_cannot_be_written_does_not_end_the_cluster(tmp_path: Path) -> None:
     (tmp_path / "start" / "broker-2.answer").mkdir(parents=True)
     (tmp_path / "start" / "broker-2").touch()
+    assert list(answer_requests(tmp_path, lambda _: None)) == ["broker-2"]
     assert list(answer_requests(tmp_path, lambda _: None)) == []
 
 

@@ -26,8 +26,8 @@ SCRUB_DAMAGE = counter(
 )
 SCRUB_OVERDUE = gauge(
     "tidelog_scrub_overdue_seconds",
-    "By how much the running pass of the scrub will exceed scrub_period_ms; 0: it will end in "
-    "time, or not much later.",
+    "By how much a pass of the scrub exceeds scrub_period_ms even as fast as its bounds allow; 0: "
+    "not at all, or not by much.",
     "Run `tidelog explain`: it names what bounds the pass. Raise scrub_cpu_percent or "
     "scrub_bytes_per_second.",
 )

@@ -80,11 +80,14 @@ class DiskRejections:
         self._rejections[key] = DiskRejection(cause, what, message, now_ms, now_ms, steady_ms)
         return True
 
-    def took(self, key: ReplicaKey, what: str) -> None:
-        """Notes that the operation has succeeded now."""
+    def took(self, key: ReplicaKey, what: str, now_ms: int) -> None:
+        """Notes that the operation has succeeded now. What hung was rejected until now."""
         known = self._rejections.get(key)
-        if known is not None and known.what == what:
-            known.taken_since = True
+        if known is None or known.what != what:
+            return
+        if known.steady_ms == STEADY_AFTER_HANG_MS and not known.taken_since:
+            known.last_ms = now_ms
+        known.taken_since = True
 
     def forget(self, key: ReplicaKey) -> None:
         self._rejections.pop(key, None)

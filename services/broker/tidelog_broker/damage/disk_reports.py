@@ -4,7 +4,7 @@ other brokers take over their leadership ("Failing disks" in docs/internals/prot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Protocol
 
@@ -78,9 +78,10 @@ class DiskReports:
         clock: Clock,
         probe: Callable[[], None],
         run_blocking: RunBlocking,
-        check_syncs: Callable[[], None] = lambda: None,
+        check_syncs: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`check_syncs`: called before each report; notes syncs that hang."""
+        """`check_syncs`: called before each report; notes syncs that hang, and returns whether any
+        does."""
         self._reporter = reporter
         self._cache = cache
         self._controllers = controllers
@@ -89,36 +90,42 @@ class DiskReports:
         self._run_blocking = run_blocking
         self._check_syncs = check_syncs
         self._probed_ms = 0
+        self._probing: asyncio.Task[None] | None = None
         self._reported = False
         self._is_rejection_logged = False
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
-            self._check_syncs()
-            if self._reporter.disk:
-                await self._probe_untried()
-            report = self.report()
-            if report.is_rejecting or self._reported:
-                await self._send(report)
-            self._reported = report.is_rejecting
+        # A probe may hang as well. The reports must not wait for it: the controller drops the last
+        # one after a few seconds, and would then count the disk as healthy.
+        async with asyncio.TaskGroup() as probes:
+            while True:
+                await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
+                is_hanging = self._check_syncs()
+                is_probing = self._probing is not None and not self._probing.done()
+                untried = () if is_hanging or is_probing else self._untried()
+                if untried:
+                    self._probing = probes.create_task(self._probe_for(untried))
+                report = self.report()
+                if report.is_rejecting or self._reported:
+                    await self._send(report)
+                self._reported = report.is_rejecting
 
     def report(self) -> DiskReport:
         now_ms = self._clock.monotonic_ms()
         led: list[FailingLeadership] = []
-        for key, refusal in self._reporter.disk.standing():
+        for key, rejection in self._reporter.disk.standing():
             partition = self._reporter.find(key)
-            if partition is None or partition.leading is None or refusal.taken_since:
+            if partition is None or partition.leading is None or rejection.taken_since:
                 continue
-            for_ms = now_ms - refusal.since_ms
+            for_ms = now_ms - rejection.since_ms
             if for_ms >= REPORTED_AFTER_MS and len(led) < MAX_REPORTED_LEADERSHIPS:
                 led.append(
                     FailingLeadership(
                         partition.name,
                         partition.leader_epoch,
-                        refusal.cause,
+                        rejection.cause,
                         for_ms,
-                        refusal.change,
+                        rejection.change,
                     )
                 )
         return DiskReport(
@@ -128,25 +135,30 @@ class DiskReports:
             tuple(led),
         )
 
-    async def _probe_untried(self) -> None:
+    def _untried(self) -> Sequence[tuple[ReplicaKey, str]]:
+        """Returns for which replicas the disk is to be probed now, and which operation failed."""
         now_ms = self._clock.monotonic_ms()
-        untried = [
-            (key, refusal.what)
-            for key, refusal in self._reporter.disk.standing()
-            if now_ms - refusal.last_ms >= PROBE_AFTER_MS
-            and not refusal.taken_since
+        if not self._reporter.disk or now_ms - self._probed_ms < PROBE_AFTER_MS:
+            return ()
+        return [
+            (key, rejection.what)
+            for key, rejection in self._reporter.disk.standing()
+            if now_ms - rejection.last_ms >= PROBE_AFTER_MS
+            and not rejection.taken_since
             and not self._is_led(key)
         ]
-        if not untried or now_ms - self._probed_ms < PROBE_AFTER_MS:
-            return
-        self._probed_ms = now_ms
+
+    async def _probe_for(self, untried: Sequence[tuple[ReplicaKey, str]]) -> None:
+        self._probed_ms = began_ms = self._clock.monotonic_ms()
         try:
             await self._run_blocking(self._probe)
         except OSError as error:
             _log.debug("disk_still_rejects", why=str(error))
             return
         for key, what in untried:
-            self._reporter.disk.took(key, what)
+            rejection = self._reporter.disk.of(key)
+            if rejection is not None and rejection.last_ms < began_ms:
+                self._reporter.disk.took(key, what)
 
     def _is_led(self, key: ReplicaKey) -> bool:
         """Returns whether the replica is led here. Its producers try appends, or the next one

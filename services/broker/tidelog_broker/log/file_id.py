@@ -34,12 +34,14 @@ class FileId(NamedTuple):
         return cls(device, inode, birth_ns)
 
     def is_same_file(self, other: FileId, *, same_boot: bool) -> bool:
-        """Returns whether both ids are surely of one file.
+        """Returns whether both ids count as those of one file.
 
-        Without birth times they may be of two: files that replace each other get the same few
-        inodes in turn. `same_boot`: both were taken in one boot of the machine, so that devices
-        can be compared."""
-        return self.birth_ns != 0 and self.may_be_same_file(other, same_boot=same_boot)
+        `same_boot`: both were taken in one boot of the machine, so that devices can be compared.
+        Without birth times no files are the same across boots. Within a boot a copy beside the
+        original has another inode or device, and only a file that replaced the original can have
+        its inode."""
+        is_comparable = same_boot or self.birth_ns != 0
+        return is_comparable and self.may_be_same_file(other, same_boot=same_boot)
 
     def may_be_same_file(self, other: FileId, *, same_boot: bool) -> bool:
         """Returns whether nothing shows that the ids are of two files."""

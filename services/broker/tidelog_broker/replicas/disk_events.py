@@ -98,7 +98,8 @@ class DiskEvents:
         return self._unopened
 
     def took(self, key: ReplicaKey, what: str) -> None:
-        self._rejections.took(key, what)
+        if self._rejections:
+            self._rejections.took(key, what, self._clock.monotonic_ms())
 
     def judge(self) -> None:
         """Emits which disks have recovered. Called periodically."""

@@ -76,7 +76,7 @@ def are_same_files(
     *,
     same_boot: bool,
 ) -> bool:
-    """Returns whether the files are the very ones that the previous incarnation wrote.
+    """Returns whether the files are the same files that the previous incarnation wrote.
 
     `named`: the ids that files of the directory contain, by name. Those of the checkpoints are read
     here: if the store does not change, only the checkpoints change with acknowledged data."""
@@ -84,27 +84,26 @@ def are_same_files(
     for checkpoint in (HIGH_WATERMARKS, RECOVERY_POINTS):
         ids[checkpoint] = OffsetCheckpoint(disk, path / checkpoint).read().file
     return all(
-        names_itself(disk, path / name, file, same_boot=same_boot, without_birth_time=False)
-        for name, file in ids.items()
+        names_itself(disk, path / name, file, same_boot=same_boot) for name, file in ids.items()
     )
 
 
 def names_itself(
-    disk: Disk,
-    path: PurePath,
-    named: Sequence[int] | None,
-    *,
-    same_boot: bool,
-    without_birth_time: bool,
+    disk: Disk, path: PurePath, named: Sequence[int] | None, *, same_boot: bool
 ) -> bool:
-    """Returns whether the file is the one that was written with this id.
+    """Returns whether the file counts as the one that was written with this id.
 
     Files of older releases contain no id and pass, as do missing files and files torn by a power
-    failure. `without_birth_time`: the result if the inode matches and the file system reports no
-    birth time."""
+    failure."""
     if named is None:
         return True
-    present, written = disk.file_id(path), FileId.from_json(named)
-    if present.is_same_file(written, same_boot=same_boot):
+    return disk.file_id(path).is_same_file(FileId.from_json(named), same_boot=same_boot)
+
+
+def may_name_itself(
+    disk: Disk, path: PurePath, named: Sequence[int] | None, *, same_boot: bool
+) -> bool:
+    """Like `names_itself`, but passes unless the ids show two files."""
+    if named is None:
         return True
-    return without_birth_time and present.may_be_same_file(written, same_boot=same_boot)
+    return disk.file_id(path).may_be_same_file(FileId.from_json(named), same_boot=same_boot)

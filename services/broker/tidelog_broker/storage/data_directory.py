@@ -29,7 +29,7 @@ from tidelog_broker.log.checked_file import (
 )
 from tidelog_broker.log.checkpoint import RECOVERY_POINTS
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.storage.copied_files import are_same_files, names_itself, sync_tree
+from tidelog_broker.storage.copied_files import are_same_files, may_name_itself, sync_tree
 from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
     RejectionCause,
@@ -149,8 +149,8 @@ def not_intact_reason(identity: Identity, record: BrokerDirectory | None) -> str
         return "it is an older copy, taken before its broker's last clean stop"
     if identity.copied and not record.clean_stop_token:
         return (
-            "it was copied or restored without a clean stop before, or its file system reports no "
-            "birth times, so that this cannot be ruled out"
+            "it was copied or restored without a clean stop before, or its machine rebooted and "
+            "its file system reports no birth times, so that this cannot be ruled out"
         )
     return ""
 
@@ -258,12 +258,8 @@ class DataDirectory:
             same_boot = stored.boot_id == boot_id != ""
             named = {IDENTITY_FILE: found.get("file"), REVISION_FILE: noted.get("file")}
             same_files = are_same_files(disk, path, named, same_boot=same_boot)
-            is_unfinished = (stored.copied and not stored.copy_synced) and names_itself(
-                disk,
-                path / IDENTITY_FILE,
-                found.get("file"),
-                same_boot=same_boot,
-                without_birth_time=True,
+            is_unfinished = (stored.copied and not stored.copy_synced) and may_name_itself(
+                disk, path / IDENTITY_FILE, found.get("file"), same_boot=same_boot
             )
             lost_copy = is_unfinished and not _is_intact(stored, boot_id)
             if lost_copy:
@@ -286,8 +282,8 @@ class DataDirectory:
             _log.warning(
                 "birth_times_missing",
                 data_dir=str(path),
-                effect="a start after a crash cannot rule out that the directory is a copy, and "
-                "does not count it as intact",
+                effect="a restore over this directory may go undetected within one boot of the "
+                "machine; after a reboot without a clean stop the directory counts as a copy",
                 hint="use a file system that reports birth times (`stat -c %w FILE`)",
             )
         return directory

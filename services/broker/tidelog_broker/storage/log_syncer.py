@@ -34,6 +34,8 @@ NEWEST_WEIGHT = 1 / 16
 # until it returns. Checks are counted, and not time: a process that did not run is no fault of the
 # disk.
 HANG_CHECKS = 10
+# How many waiting logs one check reports.
+MAX_REPORTED_WAITING = 1_000
 # A log that could not be opened for its sync (too many open files) is retried.
 RETRY_DELAY_S = 0.2
 
@@ -45,11 +47,8 @@ class SyncListener(Protocol):
         """No sync of this log is running or queued any more, unless it has grown meanwhile. Also
         called if the log is gone."""
 
-    def sync_hangs(self, partition: Partition, error: LogError) -> None:
-        """The sync has not returned for HANG_CHECKS. Called at each check until it returns."""
-
-    def sync_postponed(self, partition: Partition, error: LogError) -> None:
-        """The sync could not begin, and is retried."""
+    def sync_delayed(self, partition: Partition, error: LogError) -> None:
+        """The sync could not begin and is retried, or it hangs. `log_synced` reports its end."""
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
         """It is unknown which data of this log is on disk.
@@ -74,15 +73,16 @@ class LogSyncer:
         self._run_blocking = run_blocking
         self._clock = clock
         self._listener = listener
-        # Both in the order of arrival.
-        self._waiting: dict[Partition, None] = {}
+        # Both in the order of arrival. With whether it was reported that the log waits for hanging
+        # syncs.
+        self._waiting: dict[Partition, bool] = {}
         # With the number of checks at which each was running.
         self._syncing: dict[Partition, int] = {}
         self._log_ms = 0.0  # moving average of the duration of one sync
         self._wake = asyncio.Event()
 
     def note(self, partition: Partition) -> None:
-        self._waiting[partition] = None
+        self._waiting.setdefault(partition, False)
         self._wake.set()
 
     def __len__(self) -> int:
@@ -100,20 +100,37 @@ class LogSyncer:
                 while partitions := self._take_ready():
                     syncs.create_task(self._sync(partitions))
 
-    def check_hangs(self) -> None:
-        """Reports syncs that have been running at HANG_CHECKS in a row. If all syncs hang that may
-        run at once, those that wait hang as well. Called once a second."""
+    def check_hangs(self) -> bool:
+        """Reports syncs that have been running at HANG_CHECKS in a row. Returns whether any has.
+
+        Each is reported at each check. If all syncs hang that may run at once, those that wait hang
+        as well: they are reported once. Called once a second."""
         for partition in self._syncing:
             self._syncing[partition] += 1
         hanging = [p for p, checks in self._syncing.items() if checks >= HANG_CHECKS]
-        if len(hanging) >= MAX_CONCURRENT_SYNCS:
-            hanging += [p for p in self._waiting if p not in self._syncing]
         for partition in hanging:
             error = SyncHangsError(
                 f"a sync of {partition.name} has not returned for {HANG_CHECKS} s or longer; check "
                 "the disk, and move the replica if it is failing"
             )
-            self._listener.sync_hangs(partition, error)
+            self._listener.sync_delayed(partition, error)
+        if len(hanging) >= MAX_CONCURRENT_SYNCS:
+            self._report_waiting()
+        return bool(hanging)
+
+    def _report_waiting(self) -> None:
+        error = SyncHangsError(
+            f"it waits for {MAX_CONCURRENT_SYNCS} syncs that have not returned for {HANG_CHECKS} s "
+            "or longer; check the disk, and move the replica if it is failing"
+        )
+        unreported = (
+            partition
+            for partition, is_reported in self._waiting.items()
+            if not is_reported and partition not in self._syncing
+        )
+        for partition in list(islice(unreported, MAX_REPORTED_WAITING)):
+            self._waiting[partition] = True
+            self._listener.sync_delayed(partition, error)
 
     def _take_ready(self) -> Sequence[Partition]:
         """Returns what one thread is to sync next."""
@@ -181,6 +198,6 @@ class LogSyncer:
         elif isinstance(error, LogFailedError):
             self._listener.sync_failed(partition, error)
         else:
-            self._listener.sync_postponed(partition, error)
+            self._listener.sync_delayed(partition, error)
             asyncio.get_running_loop().call_later(RETRY_DELAY_S, self.note, partition)
             self._listener.log_synced(partition)

@@ -130,7 +130,6 @@ class Scrubber:
         self._damage_found = damage_found
         self._digest_found = digest_found
         self._pace = pace
-        self._period_ms = pace.period_ms
         self._cpu_seconds = cpu_seconds
         self._state = ScrubState()
         self._written_ms = 0
@@ -140,13 +139,13 @@ class Scrubber:
     def status(self) -> ScrubStatus:
         total = self._total_bytes()
         running = self._state.key is not None or self._requested.is_set()
-        return ScrubStatus(self._state, total, self._full_rate, self._period_ms > 0, running)
+        return ScrubStatus(self._state, total, self._full_rate, self._pace.period_ms > 0, running)
 
     def progress(self) -> ScrubState:
         return self._state
 
     def delay(self) -> ScrubDelay | None:
-        """Returns by how much the running pass exceeds its period; None: it does not."""
+        """Returns by how much a pass exceeds its period; None: it does not."""
         if self._full_rate:
             return None
         now_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
@@ -218,9 +217,9 @@ class Scrubber:
         if state.key is not None or self._requested.is_set():
             return True
         if state.passes == 0:
-            return self._period_ms > 0
+            return self._pace.period_ms > 0
         ago_ms = self._clock.wall_ms() - state.last_pass_began_ms
-        return self._period_ms > 0 and not 0 <= ago_ms < self._period_ms
+        return self._pace.period_ms > 0 and not 0 <= ago_ms < self._pace.period_ms
 
     async def _replica(self, key: ReplicaKey) -> bool:
         """Checks what is on disk of one replica. Returns False if another pass was requested."""
@@ -381,7 +380,10 @@ class Scrubber:
         if self._full_rate:
             await asyncio.sleep(0)
             return
-        await self._pause(self._pace.pause_s(checked, cpu_s, took_s, self._total_bytes()))
+        pause_s = self._pace.pause_s(
+            checked, cpu_s, took_s, self._state, self._total_bytes(), self._clock.wall_ms()
+        )
+        await self._pause(pause_s)
 
     def _total_bytes(self) -> int:
         return sum(log.size_bytes for log in self._logs.logs())

@@ -5,7 +5,12 @@ import errno
 from pathlib import PurePath
 
 from tidelog.state_changes.event import Cause, Kind
-from tidelog_broker.core.disk_rejections import READ_EXPIRY_MS, STEADY_MS, DiskRejections
+from tidelog_broker.core.disk_rejections import (
+    READ_EXPIRY_MS,
+    STEADY_AFTER_HANG_MS,
+    STEADY_MS,
+    DiskRejections,
+)
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.log_errors import LogStorageError
 from unit.broker.broker_parts import KEY, Replicas
@@ -41,15 +46,25 @@ def test_a_rejection_lasts_since_the_first_of_them() -> None:
 
 def test_a_rejection_is_over_a_while_after_a_successful_write() -> None:
     rejections = rejecting()
-    rejections.took(KEY, "written")
+    rejections.took(KEY, "written", 0)
     assert over(rejections, STEADY_MS - 1) == []
     assert over(rejections, STEADY_MS) == [KEY]
     assert not rejections
 
 
+def test_what_hung_counts_as_rejected_until_it_returns() -> None:
+    rejections = DiskRejections()
+    rejections.rejected(KEY, Cause.DISK_ERROR, "synced", "it hangs", 0, STEADY_AFTER_HANG_MS)
+    returned_ms = 10 * STEADY_AFTER_HANG_MS
+    for passed_ms in (0, 5):
+        rejections.took(KEY, "synced", returned_ms + passed_ms)
+    assert over(rejections, returned_ms + STEADY_AFTER_HANG_MS - 1) == []
+    assert over(rejections, returned_ms + STEADY_AFTER_HANG_MS) == [KEY]
+
+
 def test_small_writes_between_rejected_large_ones_do_not_end_a_rejection() -> None:
     rejections = rejecting()
-    rejections.took(KEY, "written")
+    rejections.took(KEY, "written", 0)
     rejections.rejected(KEY, Cause.DISK_FULL, "written", "no room", STEADY_MS)
     assert over(rejections, 10 * STEADY_MS) == []
 
@@ -60,7 +75,7 @@ def test_a_rejection_stays_while_nothing_is_written() -> None:
 
 def test_a_successful_sync_does_not_prove_that_writes_succeed() -> None:
     rejections = rejecting(what="written")
-    rejections.took(KEY, "synced")
+    rejections.took(KEY, "synced", 0)
     assert over(rejections, 1_000_000) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import PurePath
 
 import pytest
@@ -24,7 +25,7 @@ from tidelog_broker.replication.transport import ControllerUnreachableError
 from tidelog_runtime.broker_reports import DiskReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import ControllerEntry
-from unit.broker.broker_parts import DATA, KEY, Replicas, at_work, in_place
+from unit.broker.broker_parts import DATA, KEY, Replicas, at_work
 from unit.broker.fake_log import NAME, state
 from unit.metadata.virtual_time import virtual_clock
 
@@ -40,21 +41,33 @@ class Reporting:
         self.has_room = False
         self.is_reachable = True
         self.has_hanging_sync = False
+        self.probes_end = asyncio.Event()
+        self.probes_end.set()
         cache = MetadataCache(Keys("test"))
         cache.controller = CONTROLLER
-        self.reports = DiskReports(
+        self._cache = cache
+        self.reports = self.new_reports(self.check_syncs)
+
+    def new_reports(self, check_syncs: Callable[[], bool]) -> DiskReports:
+        return DiskReports(
             self.replicas.manager,
-            cache,
+            self._cache,
             self,
             virtual_clock(),
             self.probe,
-            in_place,
-            self.check_syncs,
+            self.run_blocking,
+            check_syncs,
         )
 
-    def check_syncs(self) -> None:
+    async def run_blocking(self, work: Callable[[], None]) -> None:
+        self.probes += 1
+        await self.probes_end.wait()
+        work()
+
+    def check_syncs(self) -> bool:
         if self.has_hanging_sync:
             self.replicas.manager.disk.rejected(KEY, SyncHangsError("a sync hangs"), "synced")
+        return self.has_hanging_sync
 
     async def report_disk(self, address: str, report: DiskReport) -> TidelogError | None:
         assert address == CONTROLLER.address
@@ -64,7 +77,6 @@ class Reporting:
         return None
 
     def probe(self) -> None:
-        self.probes += 1
         if not self.has_room:
             raise OSError(errno.ENOSPC, "no room")
 
@@ -180,6 +192,51 @@ async def test_a_follower_without_new_records_probes_the_disk(
         await asyncio.sleep(STEADY_MS / 1000)
         world.replicas.manager.disk.judge()
     assert bool(world.replicas.manager.disk) is not is_over
+
+
+@pytest.mark.rule("failing-disk-transfers-leadership")
+async def test_reports_continue_while_a_probe_hangs() -> None:
+    world = Reporting()
+    await follow(world)
+    world.probes_end.clear()
+    world.has_room = True
+    async with at_work(world.reports.run()):
+        await asyncio.sleep(PROBE_AFTER_MS / 1000)
+        world.sent.clear()
+        await intervals(2 * PROBE_AFTER_MS // REPORT_INTERVAL_MS)
+        assert world.probes == 1
+        assert len(world.sent) >= 2 * PROBE_AFTER_MS // REPORT_INTERVAL_MS
+        assert all(report.is_rejecting for report in world.sent)
+        world.probes_end.set()
+        await intervals(1)
+        await asyncio.sleep(STEADY_MS / 1000)
+        world.replicas.manager.disk.judge()
+        assert not world.replicas.manager.disk
+
+
+async def test_a_probe_does_not_end_a_rejection_that_is_newer_than_its_begin() -> None:
+    world = Reporting()
+    await follow(world)
+    world.probes_end.clear()
+    world.has_room = True
+    async with at_work(world.reports.run()):
+        await asyncio.sleep(PROBE_AFTER_MS / 1000 + 1)
+        assert world.probes == 1
+        world.replicas.manager.disk.rejected(KEY, FULL, "written")
+        world.probes_end.set()
+        await asyncio.sleep(STEADY_MS / 1000)
+        world.replicas.manager.disk.judge()
+    assert world.replicas.manager.disk
+
+
+async def test_no_probe_is_written_while_a_sync_hangs() -> None:
+    world = Reporting()
+    await follow(world)
+    world.reports = world.new_reports(lambda: True)
+    async with at_work(world.reports.run()):
+        await asyncio.sleep(2 * PROBE_AFTER_MS / 1000)
+    assert world.probes == 0
+    assert all(report.is_rejecting for report in world.sent)
 
 
 async def test_the_probe_leaves_nothing_behind() -> None:

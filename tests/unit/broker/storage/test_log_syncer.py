@@ -70,11 +70,8 @@ class Broker:
         partition.log_synced()
         self.results.append(f"{partition.name.partition} synced to {partition.counted_end}")
 
-    def sync_hangs(self, partition: Partition, error: LogError) -> None:
-        self.results.append(f"{partition.name.partition} hangs: {error}")
-
-    def sync_postponed(self, partition: Partition, error: LogError) -> None:
-        self.results.append(f"{partition.name.partition} put off: {error}")
+    def sync_delayed(self, partition: Partition, error: LogError) -> None:
+        self.results.append(f"{partition.name.partition} delayed: {error}")
 
     def sync_failed(self, partition: Partition, error: LogError) -> None:
         self.results.append(f"{partition.name.partition} failed: {error}")
@@ -329,11 +326,11 @@ async def test_a_sync_that_does_not_return_is_reported_until_it_returns() -> Non
         append(partition)
         await until_idle()
         for _ in range(HANG_CHECKS - 1):
-            broker.syncer.check_hangs()
+            assert not broker.syncer.check_hangs()
         assert broker.results == []
         for _ in range(2):
-            broker.syncer.check_hangs()
-        hangs = "0 hangs: a sync of orders/0 has not returned for 10 s or longer; check the disk"
+            assert broker.syncer.check_hangs()
+        hangs = "0 delayed: a sync of orders/0 has not returned for 10 s or longer; check the disk"
         assert [result.startswith(hangs) for result in broker.results] == [True, True]
         await broker.syncs.end()
         assert broker.results[2:] == ["0 synced to 1"]
@@ -357,3 +354,15 @@ async def test_logs_that_wait_for_hanging_syncs_hang_as_well() -> None:
         for _ in range(HANG_CHECKS):
             broker.syncer.check_hangs()
         assert len(broker.results) == 2 * MAX_CONCURRENT_SYNCS
+
+
+async def test_a_log_that_waits_for_hanging_syncs_is_reported_once() -> None:
+    async with running() as broker:
+        waiting = (await grown(broker, MAX_CONCURRENT_SYNCS + 1))[-1]
+        for _ in range(HANG_CHECKS + 1):
+            broker.syncer.check_hangs()
+        broker.syncer.note(waiting)
+        broker.syncer.check_hangs()
+        reported = [each for each in broker.results if each.startswith(f"{MAX_CONCURRENT_SYNCS} ")]
+        assert len(reported) == 1
+        assert "it waits for 8 syncs that have not returned for 10 s" in reported[0]

@@ -8,7 +8,6 @@ from tidelog_broker.storage.scrub_pace import (
     BY_CPU,
     BY_DISK,
     BY_RATE,
-    INTERRUPTED,
     MIN_MEASURED_S,
     STOPPED_AFTER_MS,
     ScrubDelay,
@@ -43,10 +42,26 @@ def after(
     state = ScrubState("topic", 0, 0, pass_began_ms=BEGAN_MS)
     passed_s = 0.0
     while passed_s < seconds:
-        passed_s += took_s + pace.pause_s(CHUNK_BYTES, cpu_s, took_s, total_bytes)
+        passed_s += took_s
         state.pass_bytes += CHUNK_BYTES
+        now_ms = BEGAN_MS + off_ms + int(passed_s * 1000)
+        passed_s += pace.pause_s(CHUNK_BYTES, cpu_s, took_s, state, total_bytes, now_ms)
     now_ms = BEGAN_MS + off_ms + int(passed_s * 1000)
     return pace.delay(state, total_bytes, now_ms, now_ms)
+
+
+def pass_ms(
+    pace: ScrubPace, total_bytes: int, *, off_ms: int = 0, checked_before: int = 0
+) -> float:
+    """How long a pass takes from its begin, of which `off_ms` after `checked_before` bytes."""
+    state = ScrubState("topic", 0, 0, pass_began_ms=BEGAN_MS, pass_bytes=checked_before)
+    chunk = total_bytes // 1000
+    passed_ms = float(off_ms)
+    while state.pass_bytes < total_bytes:
+        state.pass_bytes += chunk
+        now_ms = BEGAN_MS + int(passed_ms)
+        passed_ms += 1000 * pace.pause_s(chunk, 0.0, 0.0, state, total_bytes, now_ms)
+    return passed_ms
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 1.0])
@@ -77,11 +92,30 @@ def test_a_slow_disk_is_named() -> None:
     assert delay.reason == BY_DISK
 
 
-def test_a_broker_that_was_off_for_most_of_the_period_is_named() -> None:
-    assert after(pace(), FULL_BYTES // 2, off_ms=DAY_MS) is None
-    delay = after(pace(), FULL_BYTES // 2, off_ms=PERIOD_MS)
-    assert delay is not None
-    assert delay.reason == INTERRUPTED
+@pytest.mark.parametrize("off_ms", [DAY_MS, PERIOD_MS // 2, 2 * PERIOD_MS])
+def test_a_pass_that_is_late_after_downtime_is_not_overdue(off_ms: int) -> None:
+    assert after(pace(), FULL_BYTES // 2, off_ms=off_ms) is None
+
+
+def test_after_downtime_a_pass_catches_up() -> None:
+    period_ms = 600_000
+    total = RATE * period_ms // 1000 // 4
+    off_ms = period_ms // 2
+    took_ms = pass_ms(pace(period_ms=period_ms), total, off_ms=off_ms, checked_before=total // 10)
+    assert took_ms == pytest.approx(period_ms, rel=0.01)
+
+
+def test_a_pass_whose_period_is_over_runs_at_the_highest_rate() -> None:
+    period_ms = 600_000
+    total = RATE * period_ms // 1000 // 4
+    took_ms = pass_ms(pace(period_ms=period_ms), total, off_ms=2 * period_ms)
+    assert took_ms == pytest.approx(2 * period_ms + period_ms / 4, rel=0.01)
+
+
+def test_a_longer_pause_than_the_longest_counts_as_the_longest() -> None:
+    """Each chunk needs 200 s of a processor's share, and gets 60 s."""
+    delay = after(pace(), CHUNK_BYTES * 10_000, cpu_s=1.0)
+    assert delay is None
 
 
 def test_nothing_is_expected_from_a_short_measurement() -> None:
@@ -96,7 +130,7 @@ def test_a_pass_that_has_stopped_is_reported_until_it_continues() -> None:
     delay = stopped.delay(state, 1, BEGAN_MS, STOPPED_AFTER_MS)
     assert delay is not None
     assert delay.reason == "it has stopped: no descriptor is free"
-    stopped.pause_s(CHUNK_BYTES, 0.0, 0.0, 1)
+    stopped.pause_s(CHUNK_BYTES, 0.0, 0.0, state, 1, BEGAN_MS)
     assert stopped.delay(state, 1, BEGAN_MS, STOPPED_AFTER_MS) is None
 
 
