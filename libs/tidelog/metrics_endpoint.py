@@ -297,8 +297,10 @@ class MetricsEndpoint(ThreadingMixIn, HTTPServer):
                 return False
             # Connections are in the order in which they were accepted.
             of_crowded = [each for each in self._open.items() if each[1].address in crowded]
-            left = [each for each in of_crowded if _has_left(each[0])]
+            left = [each for each in of_crowded if each[1].is_closed or _has_left(each[0])]
             waiting = [each for each in of_crowded if each[1].is_waiting]
+            # First those that end at once.
+            left.sort(key=lambda each: not each[1].is_waiting)
             request, closed = next(iter(left + waiting), (None, _Connection(address)))
             if request is not None:
                 closed.is_closed = True

@@ -363,8 +363,9 @@ class ClusterMetadata:
         self._long_answer_ms = partition_count // PARTITIONS_PER_POLL_MS
 
     def _use(self, topic: str) -> None:
+        count = len(self._interest)
         self._interest.setdefault(topic)
-        if check_count(len(self._interest)) > check_count(len(self._interest) - 1):
+        if check_count(len(self._interest)) > check_count(count):
             self._more_checks.set()
         if self._aging is None:
             self._aging = asyncio.create_task(self._keep_fresh())

@@ -48,6 +48,9 @@ class BatchQuarantine:
         # By replica and segment file; bounded by the number of segments.
         self._found: dict[tuple[ReplicaKey, PurePath], Damage] = {}
         self._is_found = asyncio.Event()
+        # Held while segment files are checked, and copied beside themselves. A repair, which copies
+        # to the same names, closes its log under it.
+        self.checking = asyncio.Lock()
 
     def begin(self, key: ReplicaKey, error: Damage) -> None:
         self._found.setdefault((key, error.path), error)
@@ -83,7 +86,10 @@ class BatchQuarantine:
         if check is None:
             return
         before = set(self._logs.damaged_batches.of(key))
-        await self._run_blocking(check.run)
+        # Nothing else takes it before a check, so there is no await between `begin_quarantine` and
+        # this, and the log is not closed in between.
+        async with self.checking:
+            await self._run_blocking(check.run)
         self._is_left_to_repair(key, error)
         if self._logs.log_of(key) is not log or log.closed:
             check.discard()

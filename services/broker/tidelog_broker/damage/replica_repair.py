@@ -402,7 +402,8 @@ class ReplicaRepair:
     async def _repair(self, key: ReplicaKey) -> None:
         repair = self._resigned.pop(key)
         former = self._logs.log_of(key)
-        reopening = self._logs.begin_repair(key)
+        async with self._quarantine.checking:
+            reopening = self._logs.begin_repair(key)
         if reopening is None:
             # It was set aside or deleted meanwhile.
             self._history.pop(key, None)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from pathlib import PurePath
+from typing import NamedTuple
 
 import structlog
 
 from tidelog.log_format import walk_frames
-from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.indexes import (
     INDEX_SUFFIX,
     NO_TIMESTAMP,
@@ -110,6 +111,17 @@ class IndexRebuild:
                 with suppress(OSError):
                     self._disk.remove(name)
             _log.info("index_not_written", path=str(self._path), why=str(error))
+
+
+class Restored(NamedTuple):
+    """A segment with restored batches.
+
+    - `file`: a handle of its own, by which the caller syncs the file and which it closes.
+    - `rebuild`: writes the index files in a thread; None: the segment has none.
+    """
+
+    file: DiskFile
+    rebuild: IndexRebuild | None
 
 
 def _write_unreserved(disk: Disk, path: PurePath, data: bytes) -> None:

@@ -13,8 +13,9 @@ from tidelog.model import Batch
 from tidelog_broker.core.partition.range_digest import LogDigests
 from tidelog_broker.core.partition.replica_log import CachedBatches, ColdDataError
 from tidelog_broker.log.clean_shutdown import CleanLog
-from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.flush import FlushProgress
+from tidelog_broker.log.index_rebuild import Restored
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.live_quarantine import LiveQuarantine
 from tidelog_broker.log.log_errors import LogFailedError
@@ -29,17 +30,21 @@ class RestoreSync:
     """The sync of restored batches. `Log.begin_restore` creates it; call `run` once, in a thread,
     then pass it to `Log.finish_restore`."""
 
-    def __init__(self, file: DiskFile) -> None:
-        self._file = file
+    def __init__(self, restored: Restored) -> None:
+        self._restored = restored
         self.error: OSError | None = None
 
     def run(self) -> None:
+        file, rebuild = self._restored
         try:
-            self._file.sync()
+            file.sync()
+            if rebuild is not None:
+                # Without index files, a start after a crash would check all later segments.
+                rebuild.run_piece()
         except OSError as error:
             self.error = error
         finally:
-            self._file.close()
+            file.close()
 
 
 class RepairableLog(ABC):

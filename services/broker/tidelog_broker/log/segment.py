@@ -23,7 +23,7 @@ from tidelog_broker.core.partition.replica_log import ColdDataError, ColdRange
 from tidelog_broker.log.bad_sectors import is_unreadable
 from tidelog_broker.log.clean_shutdown import LastBatch
 from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.index_rebuild import REBUILD_PIECE_BYTES, IndexRebuild
+from tidelog_broker.log.index_rebuild import REBUILD_PIECE_BYTES, IndexRebuild, Restored
 from tidelog_broker.log.indexes import (
     INDEX_SUFFIX,
     NO_TIMESTAMP,
@@ -221,10 +221,8 @@ class Segment:
         for damaged in check.damaged:
             self._indexes.forget_within(damaged.first_offset, damaged.next_offset)
 
-    def restore(self, batches: Sequence[Batch], *, waits: bool) -> DiskFile:
-        """Overwrites the batch at the first offset, which is as long as the new ones together.
-
-        Returns a handle of its own, by which the caller syncs the file."""
+    def restore(self, batches: Sequence[Batch], *, waits: bool) -> Restored:
+        """Overwrites the batch at the first offset, which is as long as the new ones together."""
         indexes = self._search_indexes(waits=waits)
         position, _ = self.position_of(batches[0].header.base_offset, waits=waits)
         file = self._files.disk.open(self.path)
@@ -235,7 +233,7 @@ class Segment:
         except OSError:
             file.close()
             raise
-        return file
+        return Restored(file, self._rebuild)
 
     def _note_restored(self, batches: Sequence[Batch], indexes: SegmentIndexes) -> None:
         self._last = self._last_append_ms = None

@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.disk import DiskFile
+from tidelog_broker.log.index_rebuild import Restored
 from tidelog_broker.log.indexes import SegmentIndexes
 from tidelog_broker.log.live_quarantine import LiveQuarantine
 from tidelog_broker.log.log_errors import AppendOrderError
@@ -159,13 +160,13 @@ class Segments:
             self._files.disk.rename(check.copy, check.path)
         segment.quarantined(check)
 
-    def restore(self, batches: Sequence[Batch], *, waits: bool) -> DiskFile:
-        """Overwrites the unreadable batch that covers them. Returns a handle to sync the file."""
+    def restore(self, batches: Sequence[Batch], *, waits: bool) -> Restored:
+        """Overwrites the unreadable batch that covers them."""
         first = batches[0].header.base_offset
         index = bisect.bisect_right(self._all, first, key=lambda s: s.base_offset) - 1
-        file = self._all[index].restore(batches, waits=waits)
+        restored = self._all[index].restore(batches, waits=waits)
         self._positions.clear()
-        return file
+        return restored
 
     def cut(self, offset: int) -> None:
         """Cuts at an offset above the start. The newest segments go first, so that a stop in

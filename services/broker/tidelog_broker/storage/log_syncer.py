@@ -198,6 +198,7 @@ class LogSyncer:
         elif isinstance(error, LogFailedError):
             self._listener.sync_failed(partition, error)
         else:
+            # In this order: the delay stands until a later sync has succeeded.
+            self._listener.log_synced(partition)
             self._listener.sync_delayed(partition, error)
             asyncio.get_running_loop().call_later(RETRY_DELAY_S, self.note, partition)
-            self._listener.log_synced(partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,9 @@ from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.core.partition.exchange import FetchAnswer
 from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.log.live_quarantine import LiveQuarantine
 from tidelog_broker.log.log_errors import LogCorruptError, LogFailedError
+from tidelog_broker.log.reopening import Reopening
 from tidelog_broker.storage.damaged_batches import (
     EVIDENCE_RETENTION_MS,
     MAX_EVIDENCE_BYTES,
@@ -161,6 +164,43 @@ async def test_damage_found_when_a_sync_fails_is_repaired_with_it(
     await asyncio.sleep(5)
     assert partition.in_service
     assert broker.replicas.logs.damaged_batches.of(KEY) == [(0, 1)]
+    await broker.stop()
+
+
+class SlowThreads(Broker):
+    """Notes whether a reopening runs in a thread while a check does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checking = False
+        self.overlapped = False
+
+    async def _run_blocking(self, work: Callable[[], None]) -> None:
+        owner = getattr(work, "__self__", None)
+        if isinstance(owner, LiveQuarantine):
+            self.checking = True
+            await asyncio.sleep(1)
+            work()
+            self.checking = False
+            return
+        self.overlapped |= self.checking and isinstance(owner, Reopening)
+        work()
+
+
+async def test_a_repair_begins_after_the_check_of_damaged_batches() -> None:
+    """Both may copy the same segment to the same name."""
+    broker = SlowThreads()
+    append_segments(broker, await broker.has(ALONE))
+    log = broker.replicas.logs.log_of(KEY)
+    assert log is not None
+    log.flush()
+    flip(broker)
+    broker.replicas.manager.log_unreadable(KEY, LogCorruptError(SEGMENT, 0, "a flipped bit"))
+    await until(lambda: broker.checking)
+    log.failed = LogFailedError(SEGMENT, 5, "sync")
+    broker.replicas.manager.log_failed(KEY, log.failed)
+    await until(lambda: bool(broker.replicas.events(Kind.REPLICA_REPAIRED)))
+    assert not broker.overlapped
     await broker.stop()
 
 

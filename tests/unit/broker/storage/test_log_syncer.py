@@ -301,6 +301,8 @@ async def test_a_log_that_cannot_be_opened_for_its_sync_is_retried() -> None:
         disk.full = True
         await until_idle()
         assert not broker.syncer.is_pending(partition)
+        # The end of this attempt does not end the delay.
+        assert [result.split()[1] for result in broker.results] == ["synced", "delayed:"]
         disk.full = False
         await asyncio.sleep(1)
         await broker.syncs.end()
