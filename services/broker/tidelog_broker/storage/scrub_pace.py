@@ -88,7 +88,8 @@ class ScrubPace:
         needs = {
             BY_RATE: checked / self._max_bytes_per_second,
             BY_CPU: cpu_s / self._cpu_share,
-            BY_DISK: took_s,
+            # No more, because the process may have been paused.
+            BY_DISK: min(took_s, MAX_PAUSE_S),
         }
         longest_s = took_s + MAX_PAUSE_S
         slowest = max(needs, key=lambda bound: needs[bound])
@@ -96,7 +97,7 @@ class ScrubPace:
         self._bytes += checked
         self._seconds[slowest] = self._seconds.get(slowest, 0.0) + fastest_s
         allowed_s = self._allowed_s(checked, state, total_bytes, wall_ms)
-        return min(max(allowed_s, fastest_s), longest_s) - took_s
+        return min(max(allowed_s, fastest_s, took_s), longest_s) - took_s
 
     def _allowed_s(self, checked: int, state: ScrubState, total_bytes: int, wall_ms: int) -> float:
         """Returns how long the chunk may take so that the pass ends with its period.

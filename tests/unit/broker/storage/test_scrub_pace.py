@@ -118,6 +118,12 @@ def test_a_longer_pause_than_the_longest_counts_as_the_longest() -> None:
     assert delay is None
 
 
+def test_a_pause_of_the_process_during_a_chunk_does_not_count_as_a_slow_disk() -> None:
+    paused, state = pace(), ScrubState("topic", 0, 0, pass_began_ms=BEGAN_MS)
+    paused.pause_s(CHUNK_BYTES, 0.0, 3_600.0, state, FULL_BYTES, BEGAN_MS)
+    assert paused.delay(state, FULL_BYTES, BEGAN_MS, 0) is None
+
+
 def test_nothing_is_expected_from_a_short_measurement() -> None:
     assert after(pace(), 2 * FULL_BYTES, seconds=MIN_MEASURED_S / 2) is None
 
