@@ -114,7 +114,10 @@ async def test_an_operation_waiting_for_a_dead_broker_and_a_throttled_move_are_e
     async with Admin(cluster.bootstrap) as admin:
         moves = [Move("bay", partition, (2, 4)) for partition in (0, 1)]
         await admin.reassign(moves, operation_id="waits")
-    bound = await until_found(cluster, ("move_waits", 4), saying=("no more than 1,024",))
+    # Shortly after the burst, its rate may count as that of the leader's writes.
+    bound = await until_found(
+        cluster, ("move_waits", 4), saying=("no more than 1,024",), missing=("never ends",)
+    )
     await cluster.kill(4)
     found = await until_found(
         cluster, ("replica_dead", 4), ("move_waits", 4), ("operation_waits", 4)
@@ -124,7 +127,6 @@ async def test_an_operation_waiting_for_a_dead_broker_and_a_throttled_move_are_e
     # A single burst was written, and nothing since.
     slow = the(bound, "move_waits")
     assert (slow.severity, slow.because) == ("info", (causes.MOVES_BOUND,))
-    assert "never ends" not in slow.summary
     assert {cause for cause, _ in causes_of(bound)} == {"move_waits"}
     [faster] = commands_of(slow)
     waits, begins = the(found, "move_waits"), the(found, "operation_waits")
