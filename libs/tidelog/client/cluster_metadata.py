@@ -393,7 +393,7 @@ class ClusterMetadata:
             took_ms = self._clock.monotonic_ms() - begun_ms
 
     async def _pause(self, took_ms: int) -> None:
-        """Waits between two checks, the first of which took `took_ms`. The pause becomes shorter
+        """Waits between two checks; the first one lasted `took_ms`. The pause becomes shorter
         when the topics need more checks. It is half of the planned one at least, so that slow
         brokers get no check after another."""
         begun_ms = self._clock.monotonic_ms()

@@ -108,7 +108,7 @@ def test_an_abandoned_wait_changes_nothing_for_others(
     test()
 
 
-SPAN: ContextVar[str] = ContextVar("span", default="of nobody")
+SPAN: ContextVar[str] = ContextVar("span", default="none")
 
 
 @story

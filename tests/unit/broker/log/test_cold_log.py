@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 import pytest
 
 from simulation.disk import PAGE_BYTES
@@ -126,18 +128,27 @@ def test_a_log_is_read_across_segments_without_waiting(*, lost: bool) -> None:
     assert read_clean_logs(disk, log) == list(range(20))
 
 
+def without_first_index(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Log, PurePath, bytes]:
+    """A log after a clean start, whose first index has been lost: in pieces of two pages it is
+    rebuilt in four. Also returns the lost file and its content."""
+    monkeypatch.setattr(index_rebuild, "REBUILD_PIECE_BYTES", 2 * PAGE_BYTES)
+    config = LogConfig(segment_bytes=8 * PAGE_BYTES, index_interval_bytes=PAGE_BYTES)
+    log = log_of(disk, 10, config)
+    log = open_log(disk, config=config, clean_state=ended(log))
+    lost = min(path for path in disk.paths() if path.suffix == INDEX_SUFFIX)
+    content = disk.read_file(lost)
+    disk.remove(lost)
+    return log, lost, content
+
+
 @pytest.mark.rule("disk-reads-off-event-loop")
 def test_a_lost_index_is_rebuilt_once_in_bounded_pieces_outside_the_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(index_rebuild, "REBUILD_PIECE_BYTES", 2 * PAGE_BYTES)
     disk = MemoryDisk()
-    config = LogConfig(segment_bytes=8 * PAGE_BYTES, index_interval_bytes=PAGE_BYTES)
-    log = log_of(disk, 10, config)
-    log = open_log(disk, config=config, clean_state=ended(log))
-    (lost, *_) = sorted(path for path in disk.paths() if path.suffix == INDEX_SUFFIX)
-    content = disk.read_file(lost)
-    disk.remove(lost)
+    log, lost, content = without_first_index(disk, monkeypatch)
     pieces = 0
     while (found := read(log, 7))[1] is not None:
         assert found[0] == []
@@ -150,12 +161,8 @@ def test_a_lost_index_is_rebuilt_once_in_bounded_pieces_outside_the_caller(
 def test_a_rebuild_continues_although_its_file_is_closed_between_the_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(index_rebuild, "REBUILD_PIECE_BYTES", 2 * PAGE_BYTES)
     disk = MemoryDisk()
-    config = LogConfig(segment_bytes=8 * PAGE_BYTES, index_interval_bytes=PAGE_BYTES)
-    log = log_of(disk, 10, config)
-    log = open_log(disk, config=config, clean_state=ended(log))
-    disk.remove(min(path for path in disk.paths() if path.suffix == INDEX_SUFFIX))
+    log, *_ = without_first_index(disk, monkeypatch)
     for _ in range(4):
         _, cold = read(log, 7)
         assert cold is not None

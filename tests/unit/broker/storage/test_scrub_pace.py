@@ -53,7 +53,7 @@ def after(
 def pass_ms(
     pace: ScrubPace, total_bytes: int, *, off_ms: int = 0, checked_before: int = 0
 ) -> float:
-    """How long a pass takes from its begin, of which `off_ms` after `checked_before` bytes."""
+    """How long a pass takes from its beginning, of which `off_ms` after `checked_before` bytes."""
     state = ScrubState("topic", 0, 0, pass_began_ms=BEGAN_MS, pass_bytes=checked_before)
     chunk = total_bytes // 1000
     passed_ms = float(off_ms)
