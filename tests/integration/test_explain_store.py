@@ -35,6 +35,7 @@ from integration.explaining import (
 from integration.suggested_steps import lead_as_preferred, until_gone
 from integration.topics import until_in_sync
 from integration.waiting import until
+from tidelog.inspection.model import Explanation
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
@@ -45,6 +46,8 @@ FILLER_BYTES = 100_000
 # cost the quorum. A service without requests probes the store after 5 s without an answer, so that
 # all of them notice a stop of 6 s. In 3 s etcd elects a leader and leases are renewed, in 1 s few.
 STOPS = [(2, 6.0, 3.0), (3, 5.0, 1.0)]
+# Effects of an election, for some seconds.
+PASSING = {"no_leader", "under_min_isr", "replica_out_of_isr"}
 OF_THE_STORE = frozenset({"store_slow", "store_unreachable", "repeated_elections"})
 # So many later checks extend over some of these cycles.
 CYCLES_CHECKED = 5
@@ -228,7 +231,11 @@ async def test_a_store_that_stops_repeatedly_is_explained(
             )
             assert the(found, "store_slow").next_step.startswith("Check etcd's process and disk")
             assert any("store_slow" in root for root in the(found, "repeated_elections").because)
-            assert_not_blamed(found, world.pairs[1, 2])
+            # After an election a partition may lack a replica that registers again at that moment.
+            effects = [f for f in found.findings if f.because == ("repeated_elections",)]
+            assert {f.cause for f in effects} <= PASSING, effects
+            found = Explanation(tuple(f for f in found.findings if f not in effects))
+            assert_not_blamed(found, world.healthy)
             # No broker is at fault, and the effects of the dead broker are not attributed to the
             # store.
             assert not the(found, "replica_dead", DEAD).because

@@ -80,7 +80,10 @@ def explain(observed: Observation) -> tuple[Finding, ...]:
         if _belongs(view, f, scope, named)
     ]
     cluster_wide = list(_whole_cluster(view, following))
-    cluster_wide += instability.repeated_elections(view, (*found, *cluster_wide))
+    repeated = list(instability.repeated_elections(view, (*found, *cluster_wide)))
+    found = list(instability.with_repeated_elections(found, repeated))
+    named |= {because for finding in found for because in finding.because}
+    cluster_wide += repeated
     cluster_wide += limited_clients.limited(view, scope)
     found += [f for f in cluster_wide if _belongs(view, f, scope, named)]
     return tuple(sorted(found, key=_rank))

@@ -4,6 +4,7 @@ services."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog.inspection.explain import causes
@@ -66,6 +67,8 @@ _MOVES_ALL = frozenset(
         causes.DISK_SLOW,
     }
 )
+# Problems of partitions for some seconds after each election.
+_EFFECTS = frozenset({causes.NO_LEADER, causes.UNDER_MIN_ISR, causes.REPLICA_OUT_OF_ISR})
 _MOVES_FAILING = frozenset({causes.DISK_ERROR, causes.DISK_FULL, causes.REPLICA_CORRUPT})
 
 
@@ -116,6 +119,18 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
     ]
     if rest:
         yield _of_many(rest, found, _single_movers(view, rest, found))
+
+
+def with_repeated_elections(
+    found: Sequence[Finding], repeated: Sequence[Finding]
+) -> Iterator[Finding]:
+    """Yields `found`, where problems of partitions without a known reason follow from elections
+    that repeat in the whole cluster: each election begins with the replicas that are registered at
+    that moment, and the others join the ISR later."""
+    roots = tuple(str(Root(f.cause, f.broker)) for f in repeated if f.broker < 0)
+    for finding in found:
+        follows = finding.cause in _EFFECTS and not finding.because
+        yield replace(finding, because=roots) if roots and follows else finding
 
 
 def _lease_losses(

@@ -92,6 +92,17 @@ def test_repeated_lease_expiry_of_others_points_to_the_store(
     assert "Check etcd" in repeated.next_step
 
 
+def test_a_replica_that_an_election_left_out_follows_from_repeated_elections() -> None:
+    cluster = DescribedCluster()
+    cluster.partition("bay/0", (1, 3), isr=(1,), min_isr=2)
+    assert found(cluster.explain(), "under_min_isr").because == ()
+    for broker_id in cluster.brokers:
+        counts(cluster, broker_id, lost=3)
+    assert found(cluster.explain(), "under_min_isr").because == ("repeated_elections",)
+    topic = cluster.explain(topic="bay")
+    assert {"under_min_isr", "repeated_elections"} <= set(causes_of(topic))
+
+
 def test_a_slow_store_is_the_cause_although_only_one_lease_expired(
     cluster: DescribedCluster,
 ) -> None:
