@@ -177,7 +177,9 @@ class SimDisk:
     - `failing_syncs`: how many syncs of files or directories fail from now on
     - `failing_segment_syncs`: the same for segments with unsynced data
     - `failing_reads`, `failing_writes`: the same for reads and writes of open files
-    - `failed`: numbers of failures, by "sync", "read", "write", "sector" and "space"
+    - `hanging`: "syncs": the syncs that producers wait for do not begin; "all": nothing does that
+      threads do at the disk; "": neither
+    - `failed`: numbers of failures, by "sync", "read", "write", "sector", "space" and "hang"
     - `flipped`, `spoiled`: numbers of damaged bits and sectors
     - `rewritten`: how many files replaced one whose failed sync left it uncertain
 
@@ -190,6 +192,7 @@ class SimDisk:
         self.space: int | None = None
         self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
+        self.hanging = ""
         self.rewritten = self.flipped = self.spoiled = 0
         # Whether no broker has written since a copy was made here.
         self._is_new_copy = False
@@ -237,8 +240,15 @@ class SimDisk:
             self.failed["write"] += 1
             raise refusal(errno.EIO)
 
+    def hangs(self, *, syncs: bool) -> bool:
+        """Whether work of a thread waits. `syncs`: it is a sync that producers wait for."""
+        does = self.hanging == "all" or (syncs and self.hanging == "syncs")
+        self.failed["hang"] += does
+        return does
+
     def mend(self) -> None:
-        """Ends the faults: there is room, and nothing fails any more."""
+        """Ends the faults: there is room, and nothing fails or hangs any more."""
+        self.hanging = ""
         self.space = None
         self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
