@@ -87,7 +87,8 @@ class Blocking:
 
     async def __call__(self, work: Callable[[], None]) -> None:
         await asyncio.sleep(self._draw_s())
-        while self._disk.hangs(syncs=self._syncs):  # noqa: ASYNC110  # a fault begins and ends at any time
+        # A fault begins and ends at any time.
+        while self._disk.hangs(syncs=self._syncs):  # noqa: ASYNC110
             await asyncio.sleep(HANG_POLL_S)
         work()
         await asyncio.sleep(self._draw_s())
