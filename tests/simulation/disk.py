@@ -198,6 +198,7 @@ class SimDisk:
         self._is_new_copy = False
         self.failed: Counter[str] = Counter()
         self._next_inode = 1
+        self._directory_ids: dict[PurePath, FileId] = {}
         # Increases with each wipe, after which inode numbers begin again.
         self._birth_ns = 1
 
@@ -314,6 +315,7 @@ class SimDisk:
     def wipe(self) -> None:
         self._directories.clear()
         self._durable.clear()
+        self._directory_ids.clear()
         self._start_numbering_again()
         self._is_new_copy = False
 
@@ -344,10 +346,27 @@ class SimDisk:
         """
         kept = {path: self._inode(path).id for path in self.paths() if path in contents}
         numbering = self._birth_ns, self._next_inode
+        directories = dict(self._directory_ids)
         self.restore(contents)
+        self._directory_ids.update(directories)
         self._birth_ns, self._next_inode = numbering
         for path, number in kept.items():
             self._inode(path).id = number
+
+    def linked(self) -> dict[PurePath, Inode]:
+        """Returns a copy by hard links, as `cp -al` makes one: it shares what is written later to
+        a file, and not what replaces the file."""
+        return {path: self._inode(path) for path in self.paths()}
+
+    def restore_links(self, links: Mapping[PurePath, Inode]) -> None:
+        """Replaces everything by a copy by hard links, whose names are not synced."""
+        self._directories.clear()
+        self._durable.clear()
+        self._directory_ids.clear()
+        for path, inode in links.items():
+            self.make_directory(path.parent)
+            self._directories[path.parent][path.name] = inode
+        self._is_new_copy = True
 
     def evict(self) -> None:
         """Drops all files from memory."""
@@ -421,6 +440,10 @@ class SimDisk:
         self._inode(path).id = number
 
     def file_id(self, path: PurePath) -> FileId:
+        if path in self._directories:
+            if path not in self._directory_ids:
+                self._directory_ids[path] = self._new_id()
+            return self._directory_ids[path]
         inode = self._inode(path)
         if inode.id is None:
             inode.id = self._new_id()
