@@ -22,8 +22,7 @@ from tidelog_admin_api.event_hub import (
     Bound,
     EventHub,
 )
-from tidelog_admin_api.event_messages import HEARTBEAT, OPENING, event_id
-from tidelog_admin_api.event_ring import EventRing
+from tidelog_admin_api.event_messages import HEARTBEAT, OPENING, EventRing, event_id
 from unit.admin_api.fake_operations import FakeEvents
 from unit.admin_api.test_events_asked_for import change
 

@@ -103,7 +103,7 @@ async def test_without_a_controller_the_list_is_an_error_and_not_empty(
 ) -> None:
     answer = await gateway.get("/v1/gateways")
     assert answer.status_code == 503
-    assert "only they know of gateways" in answer.json()["detail"]
+    assert "only controllers know gateways" in answer.json()["detail"]
 
 
 async def test_the_list_is_served_only_under_the_gateways_own_names(

@@ -216,7 +216,7 @@ async def test_an_ambiguous_leader_request_is_rejected(
 ) -> None:
     body = {"moves": [{"topic": "sea", "partition": 0, "leader": n} for n in (1, 2)]}
     problem = problem_of(await gateway.post("/v1/leaders/move", json=body), 422)
-    assert problem["detail"] == "sea/0 is named twice; name each partition once"
+    assert problem["detail"] == "partition sea/0 is repeated; name each partition once"
     assert admin.calls == []
 
 

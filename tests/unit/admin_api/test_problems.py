@@ -16,7 +16,7 @@ from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.problem import Problem
 from tidelog_admin_api.error_mappings import ERROR_MAPPINGS
 from tidelog_admin_api.problems import invalid, of_error, response
-from tidelog_admin_api.refusals import validation_problem
+from tidelog_admin_api.error_handlers import validation_problem
 from unit.admin_api.fakes import FakeAdmin, FakeCluster, client_of
 
 

@@ -215,7 +215,7 @@ async def test_an_unknown_configuration_key_is_a_single_fault(
 ) -> None:
     body = {"set": {"retention_ms": value}}
     rejected = (await gateway.patch("/v1/topics/sea/config", json=body)).json()
-    expected = "has to be a string, a whole number, true or false"
+    expected = "must be a string, an integer, true or false"
     assert rejected["errors"] == [{"field": "set.retention_ms", "message": expected}]
 
 

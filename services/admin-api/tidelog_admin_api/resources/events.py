@@ -1,4 +1,4 @@
-"""/v1/events: state changes of the past, and a stream of new ones."""
+"""/v1/events: past state changes, and a stream of new ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from tidelog_admin_api.bodies.event_bodies import EventList, event_list
 from tidelog_admin_api.dependencies import AskEvents, AskGateway, AskTimelines
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.event_hub import END, MISSED, Bound, EventSource
-from tidelog_admin_api.event_messages import MEDIA_TYPE, time_ms_of
-from tidelog_admin_api.event_ring import SERVICE_SILENT, STATE_CHANGE
+from tidelog_admin_api.event_messages import (
+    MEDIA_TYPE,
+    SERVICE_SILENT,
+    STATE_CHANGE,
+    time_ms_of,
+)
 from tidelog_admin_api.limits import Bounds, Usage, client_of, stream
 from tidelog_admin_api.parameters import (
     MAX_QUERY_ENTRIES,
@@ -41,10 +45,17 @@ router = APIRouter(prefix="/v1/events", tags=["events"])
 
 Kinds = Annotated[
     list[Kind] | None,
-    Query(max_length=MAX_QUERY_ENTRIES, description="of these kinds; default: of all"),
+    Query(
+        max_length=MAX_QUERY_ENTRIES, description="only events of these kinds; default: all kinds"
+    ),
 ]
 SinceMs = Annotated[
-    int, Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known")
+    int,
+    Query(
+        ge=0,
+        le=MAX_INT64,
+        description="only events since then, in milliseconds since 1970; 0: all known events",
+    ),
 ]
 
 # The schema of one event, whose data is JSON in a string.
@@ -77,12 +88,15 @@ async def list_events(
     kind: Kinds = None,
     since_ms: SinceMs = 0,
     before_ms: BeforeMs = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="the newest ones")] = DEFAULT_LIMIT,
+    limit: Annotated[
+        int,
+        Query(ge=1, le=MAX_LIMIT, description="maximum number of events; the newest are returned"),
+    ] = DEFAULT_LIMIT,
 ) -> EventList:
-    """Lists the newest state changes that services remember, the oldest of them first.
+    """Lists the newest state changes that services remember, the oldest first.
 
-    All services are queried, and those that do not answer are named. For a single topic the
-    list includes changes of ended services, which the topic __state_changes holds.
+    The gateway queries all services and names those that do not answer. For a single topic the
+    list includes changes of ended services from the topic __state_changes.
     """
     require_topic(topic, partition)
     event_filter = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms, before_ms)
@@ -95,9 +109,9 @@ async def list_events(
 
 
 async def _of_the_cluster(events: EventSource, event_filter: EventFilter, limit: int) -> Timeline:
-    """Queries services for the newest changes alone if possible, since each remembers thousands.
+    """Queries services for the newest changes only, if possible: each remembers thousands.
 
-    One more than `limit` is requested, which shows whether there are older ones.
+    The query is for one more than `limit`, to find out whether there are older changes.
     """
     if event_filter.broker is None and event_filter.before_ms is None:
         gathered = await events.newest(
@@ -109,7 +123,7 @@ async def _of_the_cluster(events: EventSource, event_filter: EventFilter, limit:
 
 
 class EventStream(StreamingResponse):
-    """An open stream; it takes one of the places for streams from its first byte to its last."""
+    """A stream, which counts as an open stream from its first byte to its last."""
 
     media_type = MEDIA_TYPE
 
@@ -145,24 +159,32 @@ async def stream_events(
         Query(
             ge=0,
             le=MAX_INT64,
-            description="milliseconds since 1970: begin with what services remember since then; "
-            "0: with what comes",
+            description="start with past events since then, in milliseconds since 1970; 0: only "
+            "new events",
         ),
     ] = 0,
     limit: Annotated[
         int | None,
-        Query(ge=1, le=MAX_STREAMED_EVENTS, description="end after so many; default: never"),
+        Query(
+            ge=1,
+            le=MAX_STREAMED_EVENTS,
+            description="number of events after which the stream ends; default: no limit",
+        ),
     ] = None,
     duration_ms: Annotated[
         int | None,
-        Query(ge=0, le=MAX_DURATION_MS, description="end after so long; default: never"),
+        Query(
+            ge=0,
+            le=MAX_DURATION_MS,
+            description="milliseconds after which the stream ends; default: no limit",
+        ),
     ] = None,
     last_event_id: Annotated[
         str,
         Header(
             alias="Last-Event-ID",
             max_length=MAX_ID_LENGTH,
-            description="go on after this event",
+            description="id of the event after which the stream continues",
         ),
     ] = "",
 ) -> Response:
@@ -170,17 +192,17 @@ async def stream_events(
 
     - `state_change`: a change, with an id
     - `service_silent`: a service does not answer
-    - `missed`: there were more changes than could be sent
-    - `end`: the gateway stops
+    - `missed`: more changes occurred than could be sent
+    - `end`: the gateway is stopping
 
-    A comment is sent after 15 s without another message. With Last-Event-ID, which browsers
-    send by themselves, a stream continues where it ended.
+    The gateway sends a comment after 15 seconds without a message. With Last-Event-ID, which
+    browsers send when they reconnect, a stream continues where it ended.
     """
     require_topic(topic, partition)
     if last_event_id and time_ms_of(last_event_id) is None:
         raise malformed(
-            f"Last-Event-ID: {last_event_id!r} is no id of an event; pass one as it was sent, as "
-            "1767225600123-9f1c2d3e4a5b, or none"
+            f"Last-Event-ID: {last_event_id!r} is not the id of an event; pass an id that the "
+            "gateway sent, such as 1767225600123-9f1c2d3e4a5b, or omit it"
         )
     event_filter = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms)
     if topic:

@@ -25,13 +25,13 @@ from tidelog_admin_api.problems import READ_PROBLEMS
 from tidelog_admin_api.replica_views import partition_of, partition_with_replicas
 
 # How long brokers may take to report their replicas.
-LOOK_TIMEOUT_MS = 1_000
+REPORT_TIMEOUT_MS = 1_000
 DEFAULT_EVENTS = 100
 MAX_EVENTS = 1_000
 
 router = APIRouter(prefix="/v1/topics/{topic}/partitions", tags=["partitions"])
 
-_Broker = Annotated[int | None, Query(ge=0, le=MAX_INT32, description="a broker's id")]
+_Broker = Annotated[int | None, Query(ge=0, le=MAX_INT32, description="id of a broker")]
 
 
 @router.get("", responses=READ_PROBLEMS)
@@ -40,12 +40,14 @@ async def list_partitions(
     admin: AskAdmin,
     states: AskStates,
     paging: PagingQuery,
-    unwell: Annotated[bool, Query(description="only those that are unwell")] = False,
-    leader: Annotated[_Broker, Query(description="only those that this broker leads")] = None,
-    broker: Annotated[_Broker, Query(description="only those with a replica there")] = None,
-    moving: Annotated[bool, Query(description="only those that are being moved")] = False,
+    unwell: Annotated[bool, Query(description="true: only unhealthy partitions")] = False,
+    leader: Annotated[_Broker, Query(description="only partitions that this broker leads")] = None,
+    broker: Annotated[
+        _Broker, Query(description="only partitions with a replica on this broker")
+    ] = None,
+    moving: Annotated[bool, Query(description="true: only partitions that are moved")] = False,
     logs: Annotated[
-        bool, Query(description="also how far their logs reach, as the leaders tell")
+        bool, Query(description="true: also the state of each log, as the leader reports it")
     ] = False,
 ) -> PartitionPage:
     """Lists partitions by number, with their leader, ISR and health."""
@@ -63,7 +65,7 @@ async def list_partitions(
     page, token = page_of(f"partitions of {topic}", partitions, lambda p: (p.partition,), paging)
     reported: Mapping[int, Replicas] = {}
     if logs and page:
-        answers = await states.ask(StateRequest(topic), LOOK_TIMEOUT_MS)
+        answers = await states.ask(StateRequest(topic), REPORT_TIMEOUT_MS)
         reported = replicas_by_partition(answers.states, topic)
     return PartitionPage(
         items=[partition_of(topic, p, reported.get(p.partition)) for p in page],
@@ -78,12 +80,12 @@ async def describe_partition(
     admin: AskAdmin,
     states: AskStates,
 ) -> PartitionWithReplicas:
-    """Describes a partition with every replica: its log's offsets, its lag and its problem."""
+    """Describes a partition and each replica: offsets of its log, its lag and its problem."""
     described = await admin.describe_topic(topic)
     found = next((p for p in described.partitions if p.partition == partition), None)
     if found is None:
         raise unknown_partition(topic, partition, described.partition_count)
-    reported = await states.ask(StateRequest(topic, partition), LOOK_TIMEOUT_MS)
+    reported = await states.ask(StateRequest(topic, partition), REPORT_TIMEOUT_MS)
     return partition_with_replicas(topic, found, reported)
 
 
@@ -94,17 +96,26 @@ async def list_partition_events(
     timelines: AskTimelines,
     since_ms: Annotated[
         int,
-        Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known"),
+        Query(
+            ge=0,
+            le=MAX_INT64,
+            description="only events since then, in milliseconds since 1970; 0: all known events",
+        ),
     ] = 0,
     before_ms: BeforeMs = None,
     limit: Annotated[
-        int, Query(ge=1, le=MAX_EVENTS, description="the newest ones")
+        int,
+        Query(
+            ge=1,
+            le=MAX_EVENTS,
+            description="maximum number of events; the newest are returned",
+        ),
     ] = DEFAULT_EVENTS,
 ) -> EventList:
-    """Lists the newest state changes of the partition and of its whole topic.
+    """Lists the newest state changes of the partition and of its topic, the oldest first.
 
-    The oldest of them comes first. They come from what services remember and from the topic
-    __state_changes, which also has the changes of services that have ended.
+    The sources are the memory of services and the topic __state_changes, which also holds the
+    changes of services that have ended.
     """
     event_filter = EventFilter(topic, partition, since_ms=since_ms, before_ms=before_ms)
     timeline = await timelines.timeline(event_filter.scope)
