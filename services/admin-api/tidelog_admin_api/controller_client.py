@@ -1,4 +1,4 @@
-"""ControllerService over gRPC, as the gateway uses it."""
+"""The gateway's gRPC client of ControllerService."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog_admin_api.announcing import NotUnderstoodError
 
 
 class GrpcControllers:
-    """One channel per address, opened when it is first used."""
+    """Has one channel for each address, opened at first use."""
 
     def __init__(self) -> None:
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -50,11 +50,11 @@ class GrpcControllers:
             answer = await stub.AnnounceGateway(request, timeout=timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                raise NotUnderstoodError(f"{address} knows no such request") from error
+                raise NotUnderstoodError(f"{address} does not know the request") from error
             raise UnreachableError(address, f"{error.code().name}: {error.details()}") from error
         if answer.HasField("error"):
             error_: TidelogError = error_from_wire(answer.error)
-            raise NotUnderstoodError(f"{address} rejects it: {error_.message}")
+            raise NotUnderstoodError(f"{address} rejected it: {error_.message}")
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}

@@ -1,11 +1,11 @@
-"""The gateway's view of the cluster as narrow protocols, and how operations receive them."""
+"""What operations use of the cluster and the gateway, and how FastAPI passes it to them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
@@ -26,7 +26,7 @@ from tidelog_runtime.clock import Clock
 
 
 class States(Protocol):
-    """Reads the states of services, as each service reports its own."""
+    """Queries services for their states."""
 
     async def ask(self, request: StateRequest, timeout_ms: int = ...) -> ReportedStates: ...
 
@@ -48,7 +48,9 @@ class ScrubsBroker(Protocol):
 class Dependencies:
     """What the composition root provides to the gateway.
 
-    - `rng`: makes trace ids, which must be unique
+    - `rng`: generates trace ids, which must be unique
+    - `consumers`: returns a consumer for one read. The argument is the time in milliseconds that
+      it may take to find the first and last offset of the partition.
     """
 
     admin: Admin
@@ -58,8 +60,6 @@ class Dependencies:
     rng: random.Random
     events: EventSource
     producers: Callable[[Acks], SendsRecords]
-    # Returns a consumer for one read. The argument limits, in milliseconds, how long it may take to
-    # find the beginning and end of the partition.
     consumers: Callable[[int], ReadsRecords]
     published: ReadsPublished
     scrub: ScrubsBroker = scrub_broker
@@ -78,44 +78,19 @@ class Gateway:
     timelines: Timelines
 
 
-def gateway_of(request: Request) -> Gateway:
-    gateway: Gateway = request.app.state.gateway
-    return gateway
+def _provided(part: Callable[[Gateway], object]) -> Any:
+    # A coroutine, since FastAPI calls other functions in a thread.
+    async def provide(request: Request) -> object:
+        return part(request.app.state.gateway)
+
+    return Depends(provide)
 
 
-def _admin(request: Request) -> Admin:
-    return gateway_of(request).dependencies.admin
-
-
-def _explains(request: Request) -> Explains:
-    return gateway_of(request).dependencies.explains
-
-
-def _states(request: Request) -> States:
-    return gateway_of(request).dependencies.states
-
-
-def _scrub(request: Request) -> ScrubsBroker:
-    return gateway_of(request).dependencies.scrub
-
-
-def _overviews(request: Request) -> Overviews:
-    return gateway_of(request).overviews
-
-
-def _events(request: Request) -> EventSource:
-    return gateway_of(request).dependencies.events
-
-
-def _timelines(request: Request) -> Timelines:
-    return gateway_of(request).timelines
-
-
-AskAdmin = Annotated[Admin, Depends(_admin)]
-AskStates = Annotated[States, Depends(_states)]
-AskExplains = Annotated[Explains, Depends(_explains)]
-AskScrub = Annotated[ScrubsBroker, Depends(_scrub)]
-AskOverviews = Annotated[Overviews, Depends(_overviews)]
-AskEvents = Annotated[EventSource, Depends(_events)]
-AskTimelines = Annotated[Timelines, Depends(_timelines)]
-AskGateway = Annotated[Gateway, Depends(gateway_of)]
+AskAdmin = Annotated[Admin, _provided(lambda gateway: gateway.dependencies.admin)]
+AskStates = Annotated[States, _provided(lambda gateway: gateway.dependencies.states)]
+AskExplains = Annotated[Explains, _provided(lambda gateway: gateway.dependencies.explains)]
+AskScrub = Annotated[ScrubsBroker, _provided(lambda gateway: gateway.dependencies.scrub)]
+AskOverviews = Annotated[Overviews, _provided(lambda gateway: gateway.overviews)]
+AskEvents = Annotated[EventSource, _provided(lambda gateway: gateway.dependencies.events)]
+AskTimelines = Annotated[Timelines, _provided(lambda gateway: gateway.timelines)]
+AskGateway = Annotated[Gateway, _provided(lambda gateway: gateway)]

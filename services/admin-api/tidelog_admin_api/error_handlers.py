@@ -125,7 +125,7 @@ def _message(error: Mapping[str, Any]) -> str:
         return "unknown field; remove it or correct its name"
     if error["type"] == "too_long":
         most = error["ctx"]["max_length"]
-        return f"has {len(error['input'])} entries; the maximum is {most}: send fewer"
+        return f"has {len(error['input'])} entries; a request has at most {most}: send fewer"
     message = str(error["msg"]).removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
 

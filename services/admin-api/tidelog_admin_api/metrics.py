@@ -1,4 +1,4 @@
-"""Metrics of the gateway: answered requests, and those and the streams that are open."""
+"""Metrics of the gateway: answered requests, pending requests, and open streams."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.service_metrics import LoopWatch
 from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
-# The label of all requests without a route, whatever path they name, so that they are one series.
+# All requests without a route have this label, so that they are a single series.
 NO_ROUTE = "none"
 _OTHER_METHOD = METHODS[-1]
 
@@ -38,7 +38,7 @@ router = APIRouter(tags=["health"])
 class GatewayMetrics:
     """Collects the gateway's metrics.
 
-    - `seconds`: a clock of which only differences are used
+    - `seconds`: a monotonic clock
     """
 
     def __init__(

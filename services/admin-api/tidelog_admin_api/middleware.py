@@ -1,4 +1,4 @@
-"""Middleware that handles HEAD as GET, and that logs requests."""
+"""Middleware that handles HEAD as GET, and middleware that logs requests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidelog_admin_api.origins import READS
 
 _PATHS = frozenset({"/health", "/ready", "/metrics"})
 _RESOURCES = "/v1/"
-# A stream consists of its body alone, and ends when its client disconnects.
+# A stream has no end before its client disconnects.
 _STREAMS = frozenset({"/v1/events/stream"})
 
 
 class HeadMiddleware:
     """Middleware that handles HEAD as GET.
 
-    It is the innermost one, so that metrics and logs show the HEAD. The server omits the body
+    It is the innermost middleware, so that metrics and logs show HEAD. The server omits the body
     and sends its length.
     """
 
@@ -30,15 +30,15 @@ class HeadMiddleware:
         if scope["type"] != "http" or scope["method"] != "HEAD" or not _has_head(scope["path"]):
             await self._app(scope, receive, send)
             return
-        asked = {**scope, "method": "GET"}
+        as_get = {**scope, "method": "GET"}
 
-        async def told(message: Message) -> None:
+        async def with_route(message: Message) -> None:
             # Metrics are labelled by the route.
-            if "route" in asked:
-                scope["route"] = asked["route"]
+            if "route" in as_get:
+                scope["route"] = as_get["route"]
             await send(message)
 
-        await self._app(asked, receive, told)
+        await self._app(as_get, receive, with_route)
 
 
 def _has_head(path: str) -> bool:
@@ -49,9 +49,9 @@ _log = structlog.get_logger()
 
 
 class AccessLogMiddleware:
-    """Middleware inside of `RequestContextMiddleware`, whose state it logs.
+    """Middleware that logs requests. `RequestContextMiddleware` around it sets requester and trace.
 
-    - `seconds`: a clock of which only differences are used
+    - `seconds`: a monotonic clock
     """
 
     def __init__(self, app: ASGIApp, seconds: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""The requester and trace of a request, sent with every call that the gateway makes for it."""
+"""The requester and trace of a request. Every call that the gateway makes for it carries them."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from tidelog.rpc.trace_context import Metadata, carrying, of_trace, passed_on, t
 REQUESTED_BY_HEADER = "X-Tidelog-Requested-By"
 TRACE_ID_HEADER = "X-Tidelog-Trace-Id"
 _NO_HOST = "unknown"
-# A valid host of an address; a proxy in front of the gateway may send anything.
+# A valid client host. A proxy in front of the gateway can send any text.
 _HOST = re.compile(r"[0-9A-Za-z.:%_-]{1,80}")
 _TRACE_ID_BITS = 128
-# More than vendors must propagate (W3C); all metadata of a call may be 8 KiB.
+# W3C requires 512 characters. All metadata of a call is limited to 8 KiB.
 MAX_TRACE_STATE_LENGTH = 1_024
 
 
 def requested_by(headers: Mapping[str, str], remote_host: str) -> str:
-    """Returns the name in the header, or the remote address if there is no valid one.
+    """Returns the name in the header, or the remote address if the name is missing or invalid.
 
-    Operations reject an invalid name by `check_named`.
+    `check_named` makes operations reject an invalid name.
     """
     try:
         check_named(headers)
     except TidelogError:
         return remote_host
-    return _said(headers) or remote_host
+    return _name(headers) or remote_host
 
 
 def check_named(headers: Mapping[str, str]) -> None:
-    """Raises `TidelogError` (INVALID_REQUEST) for a name that cannot be passed on."""
-    check_requester(_said(headers), REQUESTED_BY_HEADER)
+    """Raises `TidelogError` (INVALID_REQUEST) for an invalid name."""
+    check_requester(_name(headers), REQUESTED_BY_HEADER)
 
 
-def _said(headers: Mapping[str, str]) -> str:
+def _name(headers: Mapping[str, str]) -> str:
     """Returns the name. Clients send UTF-8, which the framework decodes as Latin-1."""
-    said = headers.get(REQUESTED_BY_HEADER, "").strip()
+    name = headers.get(REQUESTED_BY_HEADER, "").strip()
     try:
-        return said.encode("latin-1").decode()
+        return name.encode("latin-1").decode()
     except UnicodeError:
-        return said
+        return name
 
 
 def _address(host: str, port: int) -> str:
-    """Returns host:port, or the host alone if a proxy in front sent no port."""
+    """Returns host:port, or only the host if a proxy sent no port."""
     if not port:
         return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -60,7 +60,7 @@ def _address(host: str, port: int) -> str:
 def trace_of(headers: Mapping[str, str], rng: random.Random) -> Metadata:
     """Returns the caller's trace context if it is valid, or a new one."""
     given = [(name, headers[name]) for name in ("traceparent", "tracestate") if name in headers]
-    # gRPC metadata carries nothing else.
+    # gRPC metadata has no other characters.
     passed = passed_on(
         (name, value)
         for name, value in given
@@ -79,7 +79,7 @@ def trace_id(scope: Scope) -> str:
 
 
 class RequestContextMiddleware:
-    """Middleware that sets a request's requester and trace, and names the trace in the answer."""
+    """Middleware that sets requester and trace of a request, and the trace id of the answer."""
 
     def __init__(self, app: ASGIApp, rng: random.Random) -> None:
         self._app = app

@@ -109,7 +109,7 @@ def _once_each(fields: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_field(name: str, parameters: Collection[str]) -> str:
     if name in parameters:
-        return f"this operation has no body; give the parameter in the query, as ?{name}=…"
+        return f"this operation has no body; give it in the query, as ?{name}=…"
     return "this operation has no body; remove the field"
 
 

@@ -189,4 +189,4 @@ async def test_a_throttle_is_changed_only_at_the_revision_that_was_read(
 
 async def test_a_throttle_request_must_set_or_remove_the_rate(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.put("/v1/throttle", json={})
-    assert answer.json()["errors"][0]["message"] == "is needed, and is not there"
+    assert answer.json()["errors"][0]["message"] == "is required and missing"

@@ -176,7 +176,7 @@ async def test_without_a_controller_the_gateway_is_not_ready_and_says_why(
     admin.refusals["describe_throttle"] = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "gone")
     answer = await gateway.get("/ready")
     assert answer.status_code == 503
-    assert answer.json()["detail"] == ("brokers answer, and the active controller does not: gone")
+    assert answer.json()["detail"] == ("the active controller did not answer: gone")
 
 
 async def test_rejections_are_counted_by_limit_as_in_brokers(

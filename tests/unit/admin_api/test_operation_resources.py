@@ -216,7 +216,7 @@ async def test_an_ambiguous_leader_request_is_rejected(
 ) -> None:
     body = {"moves": [{"topic": "sea", "partition": 0, "leader": n} for n in (1, 2)]}
     problem = problem_of(await gateway.post("/v1/leaders/move", json=body), 422)
-    assert problem["detail"] == "partition sea/0 is repeated; name each partition once"
+    assert problem["detail"] == "sea/0 is named twice; name each partition once"
     assert admin.calls == []
 
 
@@ -344,7 +344,7 @@ async def test_an_unsupported_precondition_is_not_ignored(
     ("path", "name", "hint"),
     [
         ("/v1/brokers/remove", "dryrun", "did you mean dry_run?"),
-        ("/v1/topics", "force", "those known are "),
+        ("/v1/topics", "force", "valid parameters are "),
         ("/v1/operations/op/cancel", "timeout_ms", "dry_run"),
     ],
 )

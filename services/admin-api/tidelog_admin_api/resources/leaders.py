@@ -64,7 +64,7 @@ async def move_leaders(
     for move in body.moves:
         name = TopicPartition(move.topic, move.partition)
         if name in leaders:
-            raise invalid(f"partition {name} is repeated; name each partition once")
+            raise invalid(f"{name} is named twice; name each partition once")
         leaders[name] = move.leader
     return _results(answer, await admin.move_leaders(leaders, timeout_ms, dry_run=dry_run))
 

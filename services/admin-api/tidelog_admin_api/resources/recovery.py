@@ -92,7 +92,7 @@ async def recover_partitions(
         await details_of(body.topic, admin, with_partitions=False)
         raise TidelogError(
             ErrorCode.NOT_CONFIRMED,
-            f"records of topic {body.topic!r} may be lost permanently. Check with dry_run=true "
+            f"records of topic {body.topic!r} may be lost for good. Check with dry_run=true "
             "what each choice loses, then set confirm to the topic's name; it is "
             f"{body.confirm!r}",
         )

@@ -218,6 +218,6 @@ async def delete_topic(
 def _not_confirmed(topic: str, confirm: str) -> TidelogError:
     return TidelogError(
         ErrorCode.NOT_CONFIRMED,
-        f"topic {topic!r} and its records would be deleted permanently: set confirm to the topic's "
+        f"topic {topic!r} and its records would be deleted for good: set confirm to the topic's "
         f"name (it is {confirm!r}), or send a dry run first",
     )
