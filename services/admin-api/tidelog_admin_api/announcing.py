@@ -136,15 +136,14 @@ class Announcer:
         except NotUnderstoodError as error:
             if address not in self._paused_until_ms:
                 _log.info("gateway_not_announced", controller=address, reason=str(error))
-            now_ms = self._clock.monotonic_ms()
-            self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS
         except Exception:
             # The gateway can serve requests without announcements.
             _log.exception("gateway_not_announced", controller=address)
-            now_ms = self._clock.monotonic_ms()
-            self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS
         else:
             self._paused_until_ms.pop(address, None)
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS
 
     async def _keep_finding(self) -> None:
         while True:

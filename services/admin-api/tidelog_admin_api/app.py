@@ -13,15 +13,19 @@ from tidelog_admin_api import error_handlers, health, metrics, openapi
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.console_files import add_console
 from tidelog_admin_api.dependencies import Dependencies, Gateway
-from tidelog_admin_api.error_handlers import ErrorMiddleware
 from tidelog_admin_api.event_hub import EventHub
 from tidelog_admin_api.limits import Limits, Usage
-from tidelog_admin_api.metrics import GatewayMetrics, MetricsMiddleware
-from tidelog_admin_api.middleware import AccessLogMiddleware, HeadMiddleware
-from tidelog_admin_api.origins import SecurityHeadersMiddleware
+from tidelog_admin_api.metrics import GatewayMetrics
+from tidelog_admin_api.middleware import (
+    AccessLogMiddleware,
+    ErrorMiddleware,
+    HeadMiddleware,
+    MetricsMiddleware,
+    RequestContextMiddleware,
+    SecurityHeadersMiddleware,
+)
 from tidelog_admin_api.overviews import Overviews
 from tidelog_admin_api.record_sender import RecordSender
-from tidelog_admin_api.requester import RequestContextMiddleware
 from tidelog_admin_api.resources import (
     brokers,
     cluster,

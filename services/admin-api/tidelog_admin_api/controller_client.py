@@ -13,7 +13,7 @@ from tidelog.rpc.message_codec import to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import controller_pb2 as pb
-from tidelog.v1 import controller_pb2_grpc, inspect_pb2
+from tidelog.v1 import controller_pb2_grpc
 from tidelog_admin_api.announcing import NotUnderstoodError
 
 
@@ -30,22 +30,7 @@ class GrpcControllers:
         if channel is None:
             channel = self._channels[address] = open_channel(address)
         stub = controller_pb2_grpc.ControllerServiceStub(channel)
-        request = pb.AnnounceGatewayRequest(
-            address=announcement.address,
-            host=announcement.host,
-            pid=announcement.pid,
-            started_at_ms=announcement.started_at_ms,
-            version=announcement.version,
-            is_stopping=announcement.is_stopping,
-            limited_clients=[
-                to_wire(client, inspect_pb2.LimitedClient)
-                for client in announcement.limited_clients
-            ],
-            pressures=[
-                to_wire(pressure, inspect_pb2.ResourcePressure)
-                for pressure in announcement.pressures
-            ],
-        )
+        request = to_wire(announcement, pb.AnnounceGatewayRequest)
         try:
             answer = await stub.AnnounceGateway(request, timeout=timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:

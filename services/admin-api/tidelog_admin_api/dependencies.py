@@ -12,13 +12,13 @@ from fastapi import Depends, Request
 from tidelog.client import Admin
 from tidelog.client.scrubbing import scrub_broker
 from tidelog.client.service_states import ReportedStates
-from tidelog.inspection.model import Explanation, Scope, StateRequest
+from tidelog.inspection.model import StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.model import Acks
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.event_hub import EventHub, EventSource
 from tidelog_admin_api.limits import Usage
-from tidelog_admin_api.overviews import Overviews
+from tidelog_admin_api.overviews import Explains, Overviews
 from tidelog_admin_api.record_reader import ReadsRecords
 from tidelog_admin_api.record_sender import RecordSender, SendsRecords
 from tidelog_admin_api.timelines import ReadsPublished, Timelines
@@ -29,11 +29,6 @@ class States(Protocol):
     """Queries services for their states."""
 
     async def ask(self, request: StateRequest, timeout_ms: int = ...) -> ReportedStates: ...
-
-
-class Explains(Protocol):
-    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
-        """Raises `TidelogError` and `UnreachableError`."""
 
 
 class ScrubsBroker(Protocol):

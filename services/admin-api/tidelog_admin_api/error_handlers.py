@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
@@ -28,7 +26,6 @@ from tidelog_admin_api.problems import (
     of_error,
     response,
     unavailable,
-    unexpected,
     unsupported_body,
 )
 from tidelog_admin_api.requester import trace_id
@@ -37,7 +34,6 @@ MAX_FIELD_ERRORS = 100
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PLACES = ("path", "query", "header", "cookie", "body")
 _NOT_AN_OBJECT = frozenset({"dict_type", "model_attributes_type", "model_type"})
-_log = structlog.get_logger()
 
 
 def install(app: FastAPI) -> None:
@@ -46,37 +42,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ProblemError, _problem)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
-
-
-class ErrorMiddleware:
-    """Middleware that logs an unexpected exception once and answers with an INTERNAL problem."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun = False
-
-        async def begin(message: Message) -> None:
-            nonlocal begun
-            begun = begun or message["type"] == "http.response.start"
-            await send(message)
-
-        try:
-            await self._app(scope, receive, begin)
-        except Exception:
-            trace = trace_id(scope)
-            _log.exception(
-                "request_failed", method=scope["method"], path=scope["path"], trace_id=trace
-            )
-            if begun:
-                # Without the exception, the client would regard the answer as complete.
-                raise
-            answer = response(unexpected(trace), scope["path"], trace)
-            await answer(scope, receive, send)
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]], content_type: str) -> ProblemError:

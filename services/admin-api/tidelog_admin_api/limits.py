@@ -44,20 +44,14 @@ _log = structlog.get_logger()
 class Bounds(Protocol):
     """The limits. `AdminApiConfig` documents them."""
 
-    @property
-    def max_body_bytes(self) -> int: ...
-    @property
-    def body_timeout_ms(self) -> int: ...
-    @property
-    def request_timeout_ms(self) -> int: ...
-    @property
-    def max_concurrent_requests(self) -> int: ...
-    @property
-    def max_requests_per_client(self) -> int: ...
-    @property
-    def max_connections_per_client(self) -> int: ...
-    @property
-    def max_concurrent_streams(self) -> int: ...
+    max_body_bytes: int
+    body_timeout_ms: int
+    request_timeout_ms: int
+    max_concurrent_requests: int
+    max_requests_per_client: int
+    max_connections_per_client: int
+    max_concurrent_streams: int
+
     @property
     def browser_hosts(self) -> Set[str]: ...
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.caller_limits import GATEWAY_LIMITS
 from tidelog.version import installed_version
@@ -77,29 +76,6 @@ class GatewayMetrics:
         return Response(
             await self._exposition.text(), headers={"Content-Type": self._exposition.content_type}
         )
-
-
-class MetricsMiddleware:
-    """Middleware that counts and times requests."""
-
-    def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began = self._metrics.seconds()
-
-        async def counted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", NO_ROUTE)
-                took = self._metrics.seconds() - began
-                self._metrics.answered(route, scope["method"], message["status"], took)
-            await send(message)
-
-        await self._app(scope, receive, counted)
 
 
 @router.get("/metrics", include_in_schema=False)

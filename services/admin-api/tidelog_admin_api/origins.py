@@ -13,20 +13,12 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.problems import ProblemError
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Load balancers use other names. The answer has no data of topics.
 ANY_HOST_PATHS = frozenset({"/ready"})
-# Headers of all answers: browsers do not guess the media type, and other sites cannot embed them.
-ANSWER_HEADERS: Mapping[str, str] = {
-    "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 
 
 def check_browser(method: str, path: str, headers: Mapping[str, str], hosts: Set[str]) -> None:
@@ -107,24 +99,3 @@ def _foreign(source: str) -> ProblemError:
         f"the request comes from {source}, which is not a known origin of the gateway; pages of "
         "other origins may not send requests",
     )
-
-
-class SecurityHeadersMiddleware:
-    """Middleware that adds ANSWER_HEADERS to every answer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in ANSWER_HEADERS.items():
-                    headers[name] = value
-            await send(message)
-
-        await self._app(scope, receive, with_headers)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from heapq import nlargest
 
 from tidelog.admin_messages import BrokerDetails, Operation
-from tidelog.cli.health import SOUND, partition_health
+from tidelog.cli.health import SOUND, HealthCounts, partition_health
 from tidelog.client.descriptions import (
     BrokerDescription,
     ClusterDescription,
@@ -52,11 +52,8 @@ def summary_of(topics: Sequence[TopicDescription]) -> TopicsSummary:
     unwell = [named for named in partitions if partition_health(named[1]) != SOUND]
     return TopicsSummary(
         PartitionCounts(
+            **asdict(HealthCounts.of(topics)),
             topics=sum(not is_internal(topic.name) for topic in topics),
-            partitions=len(partitions),
-            without_leader=sum(p.leader == NO_LEADER for _, p in partitions),
-            below_min_isr=sum(len(p.isr) < p.min_isr for _, p in partitions),
-            under_replicated=sum(p.is_under_replicated for _, p in partitions),
             not_led_by_preferred=sum(
                 p.leader not in (NO_LEADER, *p.replicas[:1]) for _, p in partitions
             ),

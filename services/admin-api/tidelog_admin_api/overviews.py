@@ -54,7 +54,8 @@ class Admin(Protocol):
 
 
 class Explains(Protocol):
-    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation: ...
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        """Raises `TidelogError` and `UnreachableError`."""
 
 
 class _Part(Generic[_Value]):

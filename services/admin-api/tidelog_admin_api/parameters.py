@@ -20,6 +20,8 @@ from tidelog_admin_api.problems import invalid
 MAX_NAME_LENGTH = 255
 # Values of a parameter that can be repeated.
 MAX_QUERY_ENTRIES = 100
+DEFAULT_EVENTS = 100
+MAX_EVENTS = 1_000
 
 
 def _timeout(timeout_ms: int) -> int:
@@ -74,13 +76,22 @@ PartitionQuery = Annotated[
 BrokerQuery = Annotated[
     int | None, Query(ge=0, le=MAX_INT32, description="only this broker; default: all brokers")
 ]
-BeforeMs = Annotated[
-    int | None,
+# Parameters of queries for events.
+SinceMs = Annotated[
+    int,
     Query(
         ge=0,
         le=MAX_INT64,
-        description="only events before this time, in milliseconds since 1970",
+        description="only events since then, in milliseconds since 1970; 0: all known events",
     ),
+]
+BeforeMs = Annotated[
+    int | None,
+    Query(ge=0, le=MAX_INT64, description="only events before then, in milliseconds since 1970"),
+]
+EventLimit = Annotated[
+    int,
+    Query(ge=1, le=MAX_EVENTS, description="maximum number of events; the newest are returned"),
 ]
 
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
-from tidelog.client.controller_calls import REQUESTED_BY, REQUESTED_FROM
 from tidelog.errors import TidelogError
 from tidelog.request_bounds import check_requester
-from tidelog.rpc.trace_context import Metadata, carrying, of_trace, passed_on, trace_id_of
+from tidelog.rpc.trace_context import Metadata, of_trace, passed_on
 
 REQUESTED_BY_HEADER = "X-Tidelog-Requested-By"
 TRACE_ID_HEADER = "X-Tidelog-Trace-Id"
-_NO_HOST = "unknown"
-# A valid client host. A proxy in front of the gateway can send any text.
-_HOST = re.compile(r"[0-9A-Za-z.:%_-]{1,80}")
 _TRACE_ID_BITS = 128
 # W3C requires 512 characters. All metadata of a call is limited to 8 KiB.
 MAX_TRACE_STATE_LENGTH = 1_024
@@ -50,7 +44,7 @@ def _name(headers: Mapping[str, str]) -> str:
         return name
 
 
-def _address(host: str, port: int) -> str:
+def requested_from(host: str, port: int) -> str:
     """Returns host:port, or only the host if a proxy sent no port."""
     if not port:
         return host
@@ -76,31 +70,3 @@ def trace_of(headers: Mapping[str, str], rng: random.Random) -> Metadata:
 def trace_id(scope: Scope) -> str:
     found: str = scope.get("state", {}).get("trace_id", "")
     return found
-
-
-class RequestContextMiddleware:
-    """Middleware that sets requester and trace of a request, and the trace id of the answer."""
-
-    def __init__(self, app: ASGIApp, rng: random.Random) -> None:
-        self._app = app
-        self._rng = rng
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        host, port = scope.get("client") or (_NO_HOST, 0)
-        host = host if _HOST.fullmatch(host) else _NO_HOST
-        trace = trace_of(headers, self._rng)
-        name = requested_by(headers, host)
-        state = scope.setdefault("state", {})
-        state.update(trace_id=trace_id_of(trace), requested_by=name)
-
-        async def named(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[TRACE_ID_HEADER] = trace_id_of(trace)
-            await send(message)
-
-        with carrying((*trace, (REQUESTED_BY, name), (REQUESTED_FROM, _address(host, port)))):
-            await self._app(scope, receive, named)

@@ -41,9 +41,9 @@ class ScrubStatus(AnswerBody):
     last_pass_ended_ms: int = Field(description="end of the last completed pass")
     last_pass_bytes: int = Field(description="bytes checked in the last completed pass")
     bytes_checked: int = Field(description="bytes checked in all passes")
-    damage_found: int = Field(description="damaged batches found in all passes")
+    damage_found: int = Field(description="number of damaged batches found in all passes")
     diverged_ranges: int = Field(
-        description="offset ranges in which this broker currently finds different committed "
+        description="number of offset ranges in which this broker now finds different committed "
         "records on other replicas; /v1/explain names them"
     )
 

@@ -25,18 +25,19 @@ from tidelog_admin_api.event_messages import (
 )
 from tidelog_admin_api.limits import Bounds, Usage, client_of, stream
 from tidelog_admin_api.parameters import (
+    DEFAULT_EVENTS,
     MAX_QUERY_ENTRIES,
     BeforeMs,
     BrokerQuery,
+    EventLimit,
     PartitionQuery,
+    SinceMs,
     TopicQuery,
     require_topic,
 )
 from tidelog_admin_api.problems import READ_PROBLEMS, malformed
 from tidelog_admin_api.timelines import Timeline
 
-DEFAULT_LIMIT = 100
-MAX_LIMIT = 1_000
 MAX_STREAMED_EVENTS = 1_000_000
 MAX_DURATION_MS = 24 * 3_600_000
 MAX_ID_LENGTH = 100
@@ -47,14 +48,6 @@ Kinds = Annotated[
     list[Kind] | None,
     Query(
         max_length=MAX_QUERY_ENTRIES, description="only events of these kinds; default: all kinds"
-    ),
-]
-SinceMs = Annotated[
-    int,
-    Query(
-        ge=0,
-        le=MAX_INT64,
-        description="only events since then, in milliseconds since 1970; 0: all known events",
     ),
 ]
 
@@ -88,10 +81,7 @@ async def list_events(
     kind: Kinds = None,
     since_ms: SinceMs = 0,
     before_ms: BeforeMs = None,
-    limit: Annotated[
-        int,
-        Query(ge=1, le=MAX_LIMIT, description="maximum number of events; the newest are returned"),
-    ] = DEFAULT_LIMIT,
+    limit: EventLimit = DEFAULT_EVENTS,
 ) -> EventList:
     """Lists the newest state changes that services remember, the oldest first.
 

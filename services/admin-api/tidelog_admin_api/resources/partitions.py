@@ -14,20 +14,24 @@ from tidelog.errors import unknown_partition
 from tidelog.inspection.model import StateRequest
 from tidelog.inspection.replica_reports import Replicas, replicas_by_partition
 from tidelog.model import MAX_INT32
-from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.event_bodies import EventList, event_list
 from tidelog_admin_api.bodies.partition_bodies import PartitionPage, PartitionWithReplicas
 from tidelog_admin_api.dependencies import AskAdmin, AskStates, AskTimelines
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.paging import PagingQuery, page_of
-from tidelog_admin_api.parameters import BeforeMs, PartitionNumber, TopicName
+from tidelog_admin_api.parameters import (
+    DEFAULT_EVENTS,
+    BeforeMs,
+    EventLimit,
+    PartitionNumber,
+    SinceMs,
+    TopicName,
+)
 from tidelog_admin_api.problems import READ_PROBLEMS
 from tidelog_admin_api.replica_views import partition_of, partition_with_replicas
 
 # How long brokers may take to report their replicas.
 REPORT_TIMEOUT_MS = 1_000
-DEFAULT_EVENTS = 100
-MAX_EVENTS = 1_000
 
 router = APIRouter(prefix="/v1/topics/{topic}/partitions", tags=["partitions"])
 
@@ -94,23 +98,9 @@ async def list_partition_events(
     topic: TopicName,
     partition: PartitionNumber,
     timelines: AskTimelines,
-    since_ms: Annotated[
-        int,
-        Query(
-            ge=0,
-            le=MAX_INT64,
-            description="only events since then, in milliseconds since 1970; 0: all known events",
-        ),
-    ] = 0,
+    since_ms: SinceMs = 0,
     before_ms: BeforeMs = None,
-    limit: Annotated[
-        int,
-        Query(
-            ge=1,
-            le=MAX_EVENTS,
-            description="maximum number of events; the newest are returned",
-        ),
-    ] = DEFAULT_EVENTS,
+    limit: EventLimit = DEFAULT_EVENTS,
 ) -> EventList:
     """Lists the newest state changes of the partition and of its topic, the oldest first.
 
