@@ -81,11 +81,11 @@ def _provided(part: Callable[[Gateway], object]) -> Any:
     return Depends(provide)
 
 
-AskAdmin = Annotated[Admin, _provided(lambda gateway: gateway.dependencies.admin)]
-AskStates = Annotated[States, _provided(lambda gateway: gateway.dependencies.states)]
-AskExplains = Annotated[Explains, _provided(lambda gateway: gateway.dependencies.explains)]
-AskScrub = Annotated[ScrubsBroker, _provided(lambda gateway: gateway.dependencies.scrub)]
-AskOverviews = Annotated[Overviews, _provided(lambda gateway: gateway.overviews)]
-AskEvents = Annotated[EventSource, _provided(lambda gateway: gateway.dependencies.events)]
-AskTimelines = Annotated[Timelines, _provided(lambda gateway: gateway.timelines)]
-AskGateway = Annotated[Gateway, _provided(lambda gateway: gateway)]
+AdminDep = Annotated[Admin, _provided(lambda gateway: gateway.dependencies.admin)]
+StatesDep = Annotated[States, _provided(lambda gateway: gateway.dependencies.states)]
+ExplainsDep = Annotated[Explains, _provided(lambda gateway: gateway.dependencies.explains)]
+ScrubDep = Annotated[ScrubsBroker, _provided(lambda gateway: gateway.dependencies.scrub)]
+OverviewsDep = Annotated[Overviews, _provided(lambda gateway: gateway.overviews)]
+EventsDep = Annotated[EventSource, _provided(lambda gateway: gateway.dependencies.events)]
+TimelinesDep = Annotated[Timelines, _provided(lambda gateway: gateway.timelines)]
+GatewayDep = Annotated[Gateway, _provided(lambda gateway: gateway)]

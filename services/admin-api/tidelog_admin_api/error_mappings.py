@@ -20,46 +20,47 @@ class ErrorMapping(NamedTuple):
     fix: str
 
 
-_NOT_FOUND, _CONFLICT = HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
-_INVALID, _UNAVAILABLE = HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE
-_TIMED_OUT, _UPSTREAM = HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.BAD_GATEWAY
+_INVALID, _UPSTREAM = HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_GATEWAY
 
 
 def _invalid(fix: str) -> ErrorMapping:
     return ErrorMapping(_INVALID, "INVALID_ARGUMENT", fix)
 
 
+def _not_found(fix: str) -> ErrorMapping:
+    return ErrorMapping(HTTPStatus.NOT_FOUND, "NOT_FOUND", fix)
+
+
 def _conflict(fix: str, grpc_status: str = "FAILED_PRECONDITION") -> ErrorMapping:
-    return ErrorMapping(_CONFLICT, grpc_status, fix)
+    return ErrorMapping(HTTPStatus.CONFLICT, grpc_status, fix)
 
 
 def unavailable(fix: str = WAIT) -> ErrorMapping:
-    return ErrorMapping(_UNAVAILABLE, "UNAVAILABLE", fix)
+    return ErrorMapping(HTTPStatus.SERVICE_UNAVAILABLE, "UNAVAILABLE", fix)
 
 
 OUTCOME_UNKNOWN = (
     "The change may have been carried out: check the state, or repeat the request with the same "
     "operation_id if it has one."
 )
+_TIMED_OUT = ErrorMapping(HTTPStatus.GATEWAY_TIMEOUT, "DEADLINE_EXCEEDED", OUTCOME_UNKNOWN)
 
 ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
     ErrorCode.INTERNAL: ErrorMapping(
         _UPSTREAM, "INTERNAL", "Check the log of the service that the message names."
     ),
     ErrorCode.INVALID_REQUEST: _invalid("Correct what the message names."),
-    ErrorCode.REQUEST_TIMED_OUT: ErrorMapping(_TIMED_OUT, "DEADLINE_EXCEEDED", OUTCOME_UNKNOWN),
+    ErrorCode.REQUEST_TIMED_OUT: _TIMED_OUT,
     ErrorCode.TOO_MANY_REQUESTS: unavailable("Repeat the request in a moment."),
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorMapping(
-        _NOT_FOUND, "NOT_FOUND", "GET /v1/topics lists the topics that exist."
-    ),
-    ErrorCode.UNKNOWN_TOPIC_ID: ErrorMapping(_NOT_FOUND, "NOT_FOUND", _READ_AGAIN),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _not_found("GET /v1/topics lists the topics that exist."),
+    ErrorCode.UNKNOWN_TOPIC_ID: _not_found(_READ_AGAIN),
     ErrorCode.NOT_LEADER: unavailable(),
     ErrorCode.LEADER_NOT_AVAILABLE: unavailable(
         "GET /v1/explain?topic=… shows why there is no leader, and GET /v1/recovery the choices."
     ),
     ErrorCode.FENCED_LEADER_EPOCH: unavailable(),
     ErrorCode.UNKNOWN_LEADER_EPOCH: unavailable(),
-    ErrorCode.LEADER_CHANGED: ErrorMapping(_TIMED_OUT, "DEADLINE_EXCEEDED", OUTCOME_UNKNOWN),
+    ErrorCode.LEADER_CHANGED: _TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS: unavailable(
         "Restore replicas; GET /v1/explain?topic=… names the missing ones and the causes."
     ),
@@ -105,9 +106,7 @@ ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
     ),
     ErrorCode.TOPIC_BEING_DELETED: _conflict("Wait until the topic is gone."),
     ErrorCode.INVALID_ASSIGNMENT: _invalid("Correct the replicas that the message names."),
-    ErrorCode.UNKNOWN_BROKER: ErrorMapping(
-        _NOT_FOUND, "NOT_FOUND", "GET /v1/brokers lists the known brokers."
-    ),
+    ErrorCode.UNKNOWN_BROKER: _not_found("GET /v1/brokers lists the known brokers."),
     ErrorCode.NOT_ENOUGH_BROKERS: _conflict(
         "Add brokers, lower the replication factor of topics, or request fewer partitions."
     ),
@@ -123,8 +122,8 @@ ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
     ErrorCode.REVISION_CONFLICT: ErrorMapping(
         HTTPStatus.PRECONDITION_FAILED, "FAILED_PRECONDITION", _READ_AGAIN
     ),
-    ErrorCode.UNKNOWN_OPERATION: ErrorMapping(
-        _NOT_FOUND, "NOT_FOUND", "GET /v1/operations lists the operations that are kept."
+    ErrorCode.UNKNOWN_OPERATION: _not_found(
+        "GET /v1/operations lists the operations that are kept."
     ),
     ErrorCode.OPERATION_ID_IN_USE: _conflict("Choose another operation_id.", "ALREADY_EXISTS"),
     ErrorCode.OPERATION_ENDED: _conflict("GET the operation to see how it ended."),

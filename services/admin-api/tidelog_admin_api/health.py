@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from tidelog.errors import TidelogError
 from tidelog_admin_api.bodies.base import AnswerBody, example
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.problems import READ_PROBLEMS, unavailable
 
 READY_TIMEOUT_MS = 3_000
@@ -38,7 +38,7 @@ async def read_health() -> Health:
 
 
 @router.get("/ready", responses=READ_PROBLEMS)
-async def read_readiness(admin: AskAdmin) -> Readiness:
+async def read_readiness(admin: AdminDep) -> Readiness:
     """Checks that a broker and the active controller answer the gateway."""
     waits_for = "no broker answered"
     try:

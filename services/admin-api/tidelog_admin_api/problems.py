@@ -118,7 +118,7 @@ def of_error(error: TidelogError, *, is_read: bool = False) -> ProblemError:
         mapping = mapping._replace(fix=WAIT)
     damaged = None
     if isinstance(error, RecordsDamagedError):
-        damaged = DamagedOffsets(first_offset=error.first_offset, next_offset=error.next_offset)
+        damaged = DamagedOffsets.model_validate(error)
     return ProblemError(
         error.code.name, mapping, error.message, retriable=retriable, damaged=damaged
     )

@@ -123,14 +123,14 @@ class RunningOperation(AnswerBody):
 class FindingSummary(AnswerBody):
     """A finding without its evidence, which /v1/explain has."""
 
-    cause: str
-    severity: str
+    cause: str = Field(description="name of the cause, for programs")
+    severity: str = Field(description="critical, warning or info; info is not a fault")
     summary: str
-    next_step: str
+    next_step: str = Field(description="what to do; empty: nothing")
     topic: str = Field(description="empty: no single topic")
     partition: int = Field(description="-1: no single partition")
     broker: int = Field(description="broker to inspect; -1: none")
-    partition_count: int
+    partition_count: int = Field(description="number of affected partitions")
 
 
 class Overview(AnswerBody):
@@ -290,19 +290,11 @@ class GatewayPage(Page[AnnouncedGateway]):
     )
 
 
-class Finding(AnswerBody):
+class Finding(FindingSummary):
     """One problem, its cause and the next step."""
 
-    cause: str = Field(description="name of the cause, for programs")
-    severity: str = Field(description="critical, warning or info; info is not a fault")
-    summary: str
     evidence: list[str]
-    next_step: str = Field(description="what to do; empty: nothing")
-    topic: str = Field(description="empty: no single topic")
-    partition: int = Field(description="-1: no single partition")
-    broker: int = Field(description="broker to inspect; -1: none")
     partitions: list[str] = Field(description="some of the affected partitions, such as sea/3")
-    partition_count: int = Field(description="number of affected partitions")
     because: list[str] = Field(description="causes of other findings that lead to this one")
 
 

@@ -19,7 +19,7 @@ class FieldError(BaseModel):
     message: str
 
 
-class DamagedOffsets(BaseModel):
+class DamagedOffsets(AnswerBody):
     first_offset: int = Field(description="offset of the first damaged record")
     next_offset: int = Field(
         description="one past the last damaged record: the offset to continue from"

@@ -19,7 +19,7 @@ from tidelog_admin_api.bodies.base import (
     example,
     integral,
 )
-from tidelog_admin_api.bodies.problem import Failure, FieldError, failure_of
+from tidelog_admin_api.bodies.problem import DamagedOffsets, Failure, FieldError, failure_of
 from tidelog_admin_api.entry_counter import entries_in
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
 from tidelog_runtime.cooperative import ITEMS_PER_SLICE, map_yielding
@@ -152,13 +152,8 @@ class ReadRecord(AnswerBody):
     headers: list[Header]
 
 
-class DamagedRange(AnswerBody):
+class DamagedRange(DamagedOffsets):
     """Offsets of records that were damaged on the last disk that held them."""
-
-    first_offset: int = Field(description="offset of the first damaged record")
-    next_offset: int = Field(
-        description="one past the last damaged record: the offset to continue from"
-    )
 
 
 class RecordPage(AnswerBody):

@@ -26,7 +26,7 @@ from tidelog_admin_api.bodies.broker_bodies import (
 )
 from tidelog_admin_api.bodies.leader_bodies import LeaderResult, LeaderResults
 from tidelog_admin_api.bodies.operation_bodies import BegunOperation
-from tidelog_admin_api.dependencies import AskAdmin, AskStates
+from tidelog_admin_api.dependencies import AdminDep, StatesDep
 from tidelog_admin_api.paging import Key, PagingQuery, page_of
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, BrokerId, DryRun, TimeoutMs
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, multi_status
@@ -42,7 +42,7 @@ BrokerStatus = Literal["running", "stopping", "gone"]
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_brokers(
-    admin: AskAdmin,
+    admin: AdminDep,
     paging: PagingQuery,
     status: Annotated[BrokerStatus | None, Query(description="only brokers of this status")] = None,
 ) -> BrokerPage:
@@ -58,7 +58,7 @@ async def list_brokers(
 
 @router.get("/{broker_id}", responses=READ_PROBLEMS)
 async def describe_broker(
-    broker_id: BrokerId, admin: AskAdmin, states: AskStates
+    broker_id: BrokerId, admin: AdminDep, states: StatesDep
 ) -> BrokerWithProcess:
     """Describes the load of a broker, from the controller, and its process, from the broker."""
     found = await admin.describe_brokers([broker_id])
@@ -94,7 +94,7 @@ def _known(value: int) -> int | None:
 
 @router.get("/{broker_id}/restart-check", responses=READ_PROBLEMS)
 async def check_restart(
-    broker_id: BrokerId, admin: AskAdmin, paging: PagingQuery
+    broker_id: BrokerId, admin: AdminDep, paging: PagingQuery
 ) -> RestartCheckPage:
     """Checks which partitions a stop of the broker would affect, and how."""
     check = await admin.check_restart(broker_id)
@@ -117,7 +117,7 @@ _NOT_ALL = "Some partitions have no other leader yet; the `error` of each says w
 async def set_maintenance(
     broker_id: BrokerId,
     body: MaintenanceRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
@@ -143,7 +143,7 @@ async def set_maintenance(
 )
 async def set_maintenance_of_several(
     body: MaintenanceOfSeveralRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
@@ -173,7 +173,7 @@ def _leaders(changes: list[LeaderChange], answer: Response) -> list[LeaderResult
 
 @router.post("/add", responses=ACCEPTED_RESPONSES)
 async def add_brokers(
-    body: BrokersRequest, admin: AskAdmin, response: Response, dry_run: DryRun = False
+    body: BrokersRequest, admin: AdminDep, response: Response, dry_run: DryRun = False
 ) -> BegunOperation:
     """Moves a share of replicas and leaders to registered brokers.
 
@@ -186,7 +186,7 @@ async def add_brokers(
 
 @router.post("/remove", responses=ACCEPTED_RESPONSES)
 async def remove_brokers(
-    body: BrokersRequest, admin: AskAdmin, response: Response, dry_run: DryRun = False
+    body: BrokersRequest, admin: AdminDep, response: Response, dry_run: DryRun = False
 ) -> BegunOperation:
     """Moves all replicas off brokers, also dead ones, and places no new replicas on them.
 

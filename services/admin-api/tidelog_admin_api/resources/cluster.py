@@ -19,7 +19,7 @@ from tidelog_admin_api.bodies.cluster_bodies import (
     Overview,
     PartitionMap,
 )
-from tidelog_admin_api.dependencies import AskAdmin, AskExplains, AskOverviews, AskStates
+from tidelog_admin_api.dependencies import AdminDep, ExplainsDep, OverviewsDep, StatesDep
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import BrokerQuery, PartitionQuery, TopicQuery, require_topic
 from tidelog_admin_api.problems import READ_PROBLEMS
@@ -28,14 +28,14 @@ router = APIRouter(prefix="/v1/cluster", tags=["cluster"])
 
 
 @router.get("", responses=READ_PROBLEMS)
-async def describe_cluster(admin: AskAdmin) -> Cluster:
+async def describe_cluster(admin: AdminDep) -> Cluster:
     """Describes the brokers and controllers. A dead broker that holds replicas has status gone."""
     described, _ = await describe_with_departed_brokers(admin)
     return Cluster.model_validate(described)
 
 
 @router.get("/overview", responses=READ_PROBLEMS)
-async def describe_overview(overviews: AskOverviews) -> Overview:
+async def describe_overview(overviews: OverviewsDep) -> Overview:
     """Summarizes the health of the cluster.
 
     The answer has counts, unhealthy partitions, brokers, running operations and findings. It
@@ -46,7 +46,7 @@ async def describe_overview(overviews: AskOverviews) -> Overview:
 
 
 @router.get("/partition-map", responses=READ_PROBLEMS)
-async def map_partitions(overviews: AskOverviews) -> PartitionMap:
+async def map_partitions(overviews: OverviewsDep) -> PartitionMap:
     """Lists the leader, replicas and ISR of every partition in compact form, from memory."""
     return await overviews.read_map()
 
@@ -57,7 +57,7 @@ gateways = APIRouter(prefix="/v1/gateways", tags=["cluster"])
 
 
 @gateways.get("", responses=READ_PROBLEMS)
-async def list_gateways(states: AskStates, paging: PagingQuery) -> GatewayPage:
+async def list_gateways(states: StatesDep, paging: PagingQuery) -> GatewayPage:
     """Lists gateways that sent an announcement within a day, and clients at their limits.
 
     They are ordered by address and host. Controllers keep announcements in memory. A controller
@@ -81,7 +81,7 @@ explanations = APIRouter(prefix="/v1/explain", tags=["explain"])
 
 @explanations.get("", responses=READ_PROBLEMS)
 async def explain(
-    explains: AskExplains,
+    explains: ExplainsDep,
     topic: TopicQuery = "",
     partition: PartitionQuery = None,
     broker: BrokerQuery = None,

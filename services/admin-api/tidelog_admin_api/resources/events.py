@@ -14,7 +14,7 @@ from starlette.types import Scope as AsgiScope
 from tidelog.state_changes.event import Kind
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.event_bodies import EventList, event_list
-from tidelog_admin_api.dependencies import AskEvents, AskGateway, AskTimelines
+from tidelog_admin_api.dependencies import EventsDep, GatewayDep, TimelinesDep
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.event_hub import END, MISSED, Bound, EventSource
 from tidelog_admin_api.event_messages import (
@@ -73,8 +73,8 @@ _EVENT_EXAMPLE = {
 
 @router.get("", responses=READ_PROBLEMS, response_model_exclude_unset=True)
 async def list_events(
-    events: AskEvents,
-    timelines: AskTimelines,
+    events: EventsDep,
+    timelines: TimelinesDep,
     topic: TopicQuery = "",
     partition: PartitionQuery = None,
     broker: BrokerQuery = None,
@@ -139,7 +139,7 @@ class EventStream(StreamingResponse):
     },
 )
 async def stream_events(
-    gateway: AskGateway,
+    gateway: GatewayDep,
     topic: TopicQuery = "",
     partition: PartitionQuery = None,
     broker: BrokerQuery = None,

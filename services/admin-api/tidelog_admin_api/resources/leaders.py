@@ -16,7 +16,7 @@ from tidelog_admin_api.bodies.leader_bodies import (
     MoveLeadersRequest,
     PartitionSelector,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid, multi_status
 
@@ -29,7 +29,7 @@ _RESPONSES = CHANGE_PROBLEMS | multi_status(
 
 @router.post("/elect-preferred", responses=_RESPONSES)
 async def elect_preferred_leaders(
-    admin: AskAdmin,
+    admin: AdminDep,
     answer: Response,
     body: Annotated[
         ElectPreferredRequest | None,
@@ -53,7 +53,7 @@ async def elect_preferred_leaders(
 
 @router.post("/move", responses=_RESPONSES)
 async def move_leaders(
-    admin: AskAdmin,
+    admin: AdminDep,
     body: MoveLeadersRequest,
     answer: Response,
     dry_run: DryRun = False,

@@ -30,7 +30,7 @@ from tidelog_admin_api.bodies.operation_bodies import (
     Throttle,
     ThrottleRequest,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.paging import Paging, PagingQuery, page_of
 from tidelog_admin_api.parameters import MAX_NAME_LENGTH, MAX_QUERY_ENTRIES, DryRun
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
@@ -59,7 +59,7 @@ States = Annotated[
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_operations(
-    admin: AskAdmin,
+    admin: AdminDep,
     paging: PagingQuery,
     state: States = None,
     kind: Annotated[
@@ -88,7 +88,7 @@ async def operation_page(
 
 
 @router.get("/{operation_id}", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_operation(admin: AskAdmin, operation_id: Id, answer: Response) -> Operation:
+async def describe_operation(admin: AdminDep, operation_id: Id, answer: Response) -> Operation:
     """Describes an operation and its progress.
 
     /v1/operations/{operation_id}/moves lists its moves.
@@ -99,7 +99,7 @@ async def describe_operation(admin: AskAdmin, operation_id: Id, answer: Response
 
 
 @router.get("/{operation_id}/moves", responses=READ_PROBLEMS)
-async def list_moves(admin: AskAdmin, operation_id: Id, paging: PagingQuery) -> MoveProgressPage:
+async def list_moves(admin: AdminDep, operation_id: Id, paging: PagingQuery) -> MoveProgressPage:
     """Lists an operation's moves by topic and partition, and the replicas that each waits for."""
     moves, token = await admin.operation_moves_page(
         operation_id, paging.page_size, paging.page_token
@@ -118,7 +118,7 @@ async def list_moves(admin: AskAdmin, operation_id: Id, paging: PagingQuery) -> 
     },
 )
 async def cancel_operation(
-    admin: AskAdmin,
+    admin: AdminDep,
     operation_id: Id,
     answer: Response,
     dry_run: DryRun = False,
@@ -144,7 +144,7 @@ async def cancel_operation(
 
 @router.post("/{operation_id}/reverse", responses=ACCEPTED_RESPONSES)
 async def reverse_operation(
-    admin: AskAdmin,
+    admin: AdminDep,
     operation_id: Id,
     answer: Response,
     body: OptionalRequest = None,
@@ -163,7 +163,7 @@ moves_router = APIRouter(prefix="/v1", tags=["operations"])
 
 @moves_router.get("/reassignments", responses=READ_PROBLEMS)
 async def list_reassignments(
-    admin: AskAdmin, paging: PagingQuery, state: States = None
+    admin: AdminDep, paging: PagingQuery, state: States = None
 ) -> OperationPage:
     """Lists operations of kind reassignment, the newest first.
 
@@ -174,7 +174,7 @@ async def list_reassignments(
 
 @moves_router.post("/reassignments", responses=ACCEPTED_RESPONSES)
 async def reassign(
-    admin: AskAdmin, body: ReassignRequest, answer: Response, dry_run: DryRun = False
+    admin: AdminDep, body: ReassignRequest, answer: Response, dry_run: DryRun = False
 ) -> BegunOperation:
     """Moves partitions to the named brokers.
 
@@ -190,7 +190,7 @@ async def reassign(
 
 @moves_router.post("/rebalance", responses=ACCEPTED_RESPONSES)
 async def rebalance(
-    admin: AskAdmin,
+    admin: AdminDep,
     answer: Response,
     body: OptionalRequest = None,
     dry_run: DryRun = False,
@@ -204,7 +204,7 @@ throttle_router = APIRouter(prefix="/v1/throttle", tags=["operations"])
 
 
 @throttle_router.get("", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_throttle(admin: AskAdmin, response: Response) -> Throttle:
+async def describe_throttle(admin: AdminDep, response: Response) -> Throttle:
     """Describes the throttle of moves."""
     throttle = await admin.describe_throttle()
     response.headers["ETag"] = etag(throttle.revision)
@@ -214,7 +214,7 @@ async def describe_throttle(admin: AskAdmin, response: Response) -> Throttle:
 @throttle_router.put("", responses={**TAGGED, **CHANGE_PROBLEMS})
 async def set_throttle(
     body: ThrottleRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     if_match: IfMatch = None,
     dry_run: DryRun = False,

@@ -16,7 +16,7 @@ from tidelog.inspection.replica_reports import Replicas, replicas_by_partition
 from tidelog.model import MAX_INT32
 from tidelog_admin_api.bodies.event_bodies import EventList, event_list
 from tidelog_admin_api.bodies.partition_bodies import PartitionPage, PartitionWithReplicas
-from tidelog_admin_api.dependencies import AskAdmin, AskStates, AskTimelines
+from tidelog_admin_api.dependencies import AdminDep, StatesDep, TimelinesDep
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
@@ -41,8 +41,8 @@ _Broker = Annotated[int | None, Query(ge=0, le=MAX_INT32, description="id of a b
 @router.get("", responses=READ_PROBLEMS)
 async def list_partitions(
     topic: TopicName,
-    admin: AskAdmin,
-    states: AskStates,
+    admin: AdminDep,
+    states: StatesDep,
     paging: PagingQuery,
     unwell: Annotated[bool, Query(description="true: only unhealthy partitions")] = False,
     leader: Annotated[_Broker, Query(description="only partitions that this broker leads")] = None,
@@ -81,8 +81,8 @@ async def list_partitions(
 async def describe_partition(
     topic: TopicName,
     partition: PartitionNumber,
-    admin: AskAdmin,
-    states: AskStates,
+    admin: AdminDep,
+    states: StatesDep,
 ) -> PartitionWithReplicas:
     """Describes a partition and each replica: offsets of its log, its lag and its problem."""
     described = await admin.describe_topic(topic)
@@ -97,7 +97,7 @@ async def describe_partition(
 async def list_partition_events(
     topic: TopicName,
     partition: PartitionNumber,
-    timelines: AskTimelines,
+    timelines: TimelinesDep,
     since_ms: SinceMs = 0,
     before_ms: BeforeMs = None,
     limit: EventLimit = DEFAULT_EVENTS,

@@ -25,7 +25,7 @@ from tidelog_admin_api.bodies.record_bodies import (
     read_records,
     records_to_send,
 )
-from tidelog_admin_api.dependencies import AskGateway
+from tidelog_admin_api.dependencies import GatewayDep
 from tidelog_admin_api.parameters import (
     USUAL_TIMEOUT_MS,
     PartitionNumber,
@@ -68,7 +68,7 @@ _NOT_ALL = multi_status(
 
 @router.post("/{topic}/records", responses=CHANGE_PROBLEMS | _NOT_ALL)
 async def produce_records(
-    gateway: AskGateway,
+    gateway: GatewayDep,
     topic: TopicName,
     body: ProduceRequest,
     answer: Response,
@@ -163,7 +163,7 @@ AtDamage = Annotated[
     responses=READ_PROBLEMS | declared(HTTPStatus.GONE),
 )
 async def read_partition_records(
-    gateway: AskGateway,
+    gateway: GatewayDep,
     topic: TopicName,
     partition: PartitionNumber,
     offset: FromOffset = None,

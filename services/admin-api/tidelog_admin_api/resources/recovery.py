@@ -16,7 +16,7 @@ from tidelog_admin_api.bodies.recovery_bodies import (
     RecoveryPage,
     RecoveryResults,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     USUAL_TIMEOUT_MS,
@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1/recovery", tags=["recovery"])
 
 @router.get("", responses=READ_PROBLEMS)
 async def describe_recovery(
-    admin: AskAdmin,
+    admin: AdminDep,
     paging: PagingQuery,
     topic: TopicQuery = "",
     partition: Annotated[
@@ -63,7 +63,7 @@ _NOT_ALL = multi_status(
 
 @router.post("", responses=CHANGE_PROBLEMS | _NOT_ALL)
 async def recover_partitions(
-    admin: AskAdmin,
+    admin: AdminDep,
     body: RecoverRequest,
     answer: Response,
     dry_run: DryRun = False,

@@ -21,7 +21,7 @@ from tidelog_admin_api.bodies.scrub_bodies import (
     ScrubRequest,
     ScrubStatus,
 )
-from tidelog_admin_api.dependencies import AskAdmin, AskScrub, ScrubsBroker
+from tidelog_admin_api.dependencies import AdminDep, ScrubDep, ScrubsBroker
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import DryRun
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, multi_status
@@ -39,7 +39,7 @@ _NOT_ALL = multi_status(
 
 
 @router.get("/scrub", responses=READ_PROBLEMS)
-async def list_scrubs(admin: AskAdmin, scrub: AskScrub, paging: PagingQuery) -> BrokerScrubPage:
+async def list_scrubs(admin: AdminDep, scrub: ScrubDep, paging: PagingQuery) -> BrokerScrubPage:
     """Lists the progress and findings of the scrub of each running broker."""
     running = scrubbed_brokers(await admin.describe_brokers(), ())
     page, token = page_of("scrubs", running, lambda broker: (broker.broker_id,), paging)
@@ -49,8 +49,8 @@ async def list_scrubs(admin: AskAdmin, scrub: AskScrub, paging: PagingQuery) -> 
 
 @router.post("/scrub", responses=CHANGE_PROBLEMS | _NOT_ALL)
 async def begin_scrub(
-    admin: AskAdmin,
-    scrub: AskScrub,
+    admin: AdminDep,
+    scrub: ScrubDep,
     answer: Response,
     body: Annotated[
         ScrubRequest | None, Body(examples=[{"broker_ids": [3], "full_rate": True}])

@@ -18,7 +18,7 @@ from tidelog_admin_api.bodies.topic_bodies import (
     ResizedTopic,
     config_text,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs, TopicName
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid
@@ -32,7 +32,7 @@ factors = APIRouter(tags=["topics"])
 async def alter_topic_config(
     topic: TopicName,
     body: ConfigRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     if_match: IfMatch = None,
     dry_run: DryRun = False,
@@ -62,7 +62,7 @@ async def alter_topic_config(
 async def set_partition_count(
     topic: TopicName,
     body: PartitionCountRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     if_match: IfMatch = None,
     dry_run: DryRun = False,
@@ -124,7 +124,7 @@ async def set_partition_count(
 async def set_replication_factor(
     topic: TopicName,
     body: ReplicationFactorRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     dry_run: DryRun = False,
 ) -> BegunOperation:
@@ -135,7 +135,7 @@ async def set_replication_factor(
 @factors.put("/v1/replication-factor", responses=ACCEPTED_RESPONSES)
 async def set_replication_factor_of_several(
     body: FactorOfSeveralRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     dry_run: DryRun = False,
 ) -> BegunOperation:

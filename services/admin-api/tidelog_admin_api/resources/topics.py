@@ -26,7 +26,7 @@ from tidelog_admin_api.bodies.topic_bodies import (
     TopicSummary,
     config_text,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     MAX_NAME_LENGTH,
@@ -57,7 +57,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_topics(
-    admin: AskAdmin,
+    admin: AdminDep,
     paging: PagingQuery,
     name_contains: Annotated[
         str,
@@ -95,7 +95,7 @@ def _summary(topic: TopicDescription, counts: HealthCounts) -> TopicSummary:
 @router.post("", status_code=HTTPStatus.CREATED, responses=_CREATED)
 async def create_topic(
     body: CreateTopicRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
@@ -151,7 +151,7 @@ async def _default_factor(body: CreateTopicRequest, admin: Admin) -> int:
 
 
 @router.get("/{topic}", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_topic(topic: TopicName, admin: AskAdmin, response: Response) -> Topic:
+async def describe_topic(topic: TopicName, admin: AdminDep, response: Response) -> Topic:
     """Describes a topic: its full configuration and the health of its partitions."""
     details = await details_of(topic, admin)
     response.headers["ETag"] = etag(details.revision)
@@ -180,7 +180,7 @@ def _topic(details: TopicDetails) -> Topic:
 @router.delete("/{topic}", responses=CHANGE_PROBLEMS)
 async def delete_topic(
     topic: TopicName,
-    admin: AskAdmin,
+    admin: AdminDep,
     confirm: Annotated[
         str,
         Query(
