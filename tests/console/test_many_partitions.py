@@ -71,7 +71,7 @@ async def many() -> AsyncIterator[str]:
         state_change(n, topic="sea-3", partition=n) for n in range(1, EVENTS + 1)
     ]
 
-    cluster.states.told = ReportedStates((controller(1),), ())
+    cluster.states.reported = ReportedStates((controller(1),), ())
 
     async def change() -> None:
         for turn in itertools.count():

@@ -42,7 +42,7 @@ async def shown(browser: Browser) -> AsyncIterator[Console]:
     cluster = FakeCluster()
     cluster.events.remembered = HISTORY
     cluster.events.silent = (Silent("127.0.0.1:7503", "it is gone"),)
-    cluster.published.told = Published([], (UNREAD,))
+    cluster.published.result = Published([], (UNREAD,))
     cluster.admin.brokers = [
         broker(1, replicas=7, leaders=3),
         broker(2, replicas=6, leaders=2, status="gone"),

@@ -54,7 +54,7 @@ class Scene:
     def send_created(self, topic: str) -> None:
         """Sends the event that the topic was created."""
         change = StateChange(NOW_MS, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED)
-        self.cluster.events.told.put_nowait([change._replace(topic=topic)])
+        self.cluster.events.batches.put_nowait([change._replace(topic=topic)])
 
     def shown(self, topic: str) -> Locator:
         return self.console.page.get_by_role("link", name=topic, exact=True)
@@ -130,11 +130,11 @@ async def test_a_page_shows_its_age_and_why_it_is_not_up_to_date(
     scene.cluster.admin.operations = [operation()]
     await scene.console.open(place)
     await expect(main.get_by_text(shown).first).to_be_visible()
-    scene.cluster.admin.refusal = WITHOUT_CONTROLLER
+    scene.cluster.admin.rejection = WITHOUT_CONTROLLER
     await expect(main.get_by_role("alert").first).to_contain_text("no active controller is known")
     await expect(main.get_by_text(AS_OF)).to_be_visible()
     await expect(main.get_by_text(shown).first).to_be_visible()
-    scene.cluster.admin.refusal = None
+    scene.cluster.admin.rejection = None
     await expect(main.get_by_role("alert")).to_have_count(0)
     await expect(main.get_by_text(AS_OF)).to_have_count(0)
 
@@ -143,7 +143,7 @@ async def test_a_topic_deleted_by_another_user_keeps_no_buttons(scene: Scene) ->
     await scene.console.open("topics/sea")
     await scene.console.button("Partitions…").click()
     await expect(scene.console.dialog).to_be_visible()
-    scene.cluster.admin.refusal = unknown_topic("sea")
+    scene.cluster.admin.rejection = unknown_topic("sea")
     main = scene.console.page.get_by_role("main")
     await expect(main.get_by_text("Not found", exact=True)).to_be_visible()
     for name in ("Partitions…", "Replicas…", "Delete…"):
@@ -211,7 +211,7 @@ async def test_the_scrub_of_each_broker_is_shown(scene: Scene) -> None:
     scene.cluster.scrub.progress["127.0.0.1:7501"] = replace(
         NO_PASS, running=True, full_rate=True, pass_bytes=250, damage_found=3
     )
-    scene.cluster.scrub.refusals[silent] = UnreachableError(silent, "it refuses connections")
+    scene.cluster.scrub.rejections[silent] = UnreachableError(silent, "it refuses connections")
     await scene.console.open("brokers")
     panel = scene.console.page.get_by_role("region", name="Scrub", exact=True)
     one, two = panel.get_by_role("row").nth(1), panel.get_by_role("row").nth(2)
@@ -320,7 +320,7 @@ async def test_a_service_without_an_answer_is_shown_for_a_while(scene: Scene) ->
     await page.clock.install()
     await scene.console.open("events")
     await expect(page.get_by_text("live", exact=True)).to_be_visible()
-    scene.cluster.events.told.put_nowait([Silent("127.0.0.1:7501", "it refuses connections")])
+    scene.cluster.events.batches.put_nowait([Silent("127.0.0.1:7501", "it refuses connections")])
     note = page.get_by_text("127.0.0.1:7501 does not answer: it refuses connections")
     await expect(note).to_be_visible()
     await page.clock.fast_forward("01:30")
@@ -337,7 +337,7 @@ async def test_a_service_without_an_answer_is_shown_for_a_while(scene: Scene) ->
     ],
 )
 async def test_unknown_objects_are_not_found(scene: Scene, place: str, error: TidelogError) -> None:
-    scene.cluster.admin.refusal = error
+    scene.cluster.admin.rejection = error
     main = scene.console.page.get_by_role("main")
     await scene.console.open(place)
     await expect(main.get_by_text("Not found", exact=True)).to_be_visible()

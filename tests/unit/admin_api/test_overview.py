@@ -125,7 +125,7 @@ async def test_an_unanswered_part_delays_no_request(
 async def test_a_failed_part_is_reported_and_the_others_are_served(
     fake_cluster: FakeCluster,
 ) -> None:
-    fake_cluster.admin.refusals["list_operations"] = TidelogError(
+    fake_cluster.admin.rejections["list_operations"] = TidelogError(
         ErrorCode.REQUEST_TIMED_OUT, "no controller"
     )
     async with client_of(fake_cluster.app()) as client:
@@ -146,7 +146,7 @@ async def test_the_map_has_leader_and_replicas_of_each_partition(
 async def test_an_unavailable_map_is_a_problem_with_a_cause(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "nobody is active")
+    admin.rejection = TidelogError(ErrorCode.NOT_CONTROLLER, "nobody is active")
     answer = await gateway.get("/v1/cluster/partition-map")
     assert answer.status_code == 503
     assert "nobody is active" in answer.json()["detail"]

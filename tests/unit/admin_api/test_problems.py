@@ -42,7 +42,7 @@ def test_no_cluster_error_code_is_an_internal_gateway_error() -> None:
 async def test_a_rejection_by_the_cluster_keeps_its_message(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = TidelogError(ErrorCode.PARTITION_BUSY, "sea/1 is moved by op-1; wait")
+    admin.rejection = TidelogError(ErrorCode.PARTITION_BUSY, "sea/1 is moved by op-1; wait")
     problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (409, "PARTITION_BUSY")
     assert problem.type == "urn:tidelog:error:partition-busy"
@@ -54,14 +54,14 @@ async def test_a_rejection_by_the_cluster_keeps_its_message(
 async def test_a_temporary_cluster_error_has_a_retry_time(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd does not answer")
+    admin.rejection = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd does not answer")
     answer = await gateway.get("/v1/cluster")
     assert answer.headers["retry-after"] == "1"
     assert problem_of(answer).retriable
 
 
 async def test_unreachable_services_are_a_503(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
-    admin.refusal = UnreachableError("10.0.0.1:7501", "refused")
+    admin.rejection = UnreachableError("10.0.0.1:7501", "refused")
     problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (503, "UNREACHABLE")
     assert "10.0.0.1:7501" in problem.detail
@@ -70,7 +70,7 @@ async def test_unreachable_services_are_a_503(gateway: httpx.AsyncClient, admin:
 async def test_an_unexpected_error_names_the_log_line(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = ZeroDivisionError("a mistake")
+    admin.rejection = ZeroDivisionError("a mistake")
     # Log output to a terminal takes seconds, because it shows the variables of each frame.
     with capture_logs() as logged:
         problem = problem_of(await gateway.get("/v1/cluster"))

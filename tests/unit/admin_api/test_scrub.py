@@ -82,7 +82,7 @@ async def test_a_stopped_broker_cannot_begin_a_pass(
 async def test_an_unanswered_broker_hides_no_other(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster, refusal: Exception, code: str
 ) -> None:
-    fake_cluster.scrub.refusals[TWO] = refusal
+    fake_cluster.scrub.rejections[TWO] = refusal
     for answer in (await gateway.get("/v1/brokers/scrub"), await gateway.post("/v1/brokers/scrub")):
         one, two = answer.json()["items"]
         assert (one["error"], two["status"]) == (None, None)
