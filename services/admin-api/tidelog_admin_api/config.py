@@ -91,8 +91,7 @@ class AdminApiConfig(ServiceConfig):
         default=64,
         ge=1,
         le=MAX_CONNECTIONS,
-        description="maximum number of open event streams; each also counts as a concurrent "
-        "request",
+        description="maximum number of open event streams; each also counts as a request",
     )
 
     @model_validator(mode="after")

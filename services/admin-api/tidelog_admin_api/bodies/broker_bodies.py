@@ -46,14 +46,11 @@ class BrokerLoad(AnswerBody):
     maintenance: bool
     removed: bool = Field(description="true: the broker gets no new replicas")
     not_added: bool = Field(
-        description="true: the broker is only registered; plans move nothing to it until it is "
-        "added"
+        description="true: only registered; plans move nothing to the broker until it is added"
     )
     replicas: int
     leaders: int
-    preferred_leaders: int = Field(
-        description="number of partitions whose preferred replica the broker holds"
-    )
+    preferred_leaders: int = Field(description="partitions whose preferred replica the broker has")
     out_of_sync: int = Field(description="number of its replicas that are not in sync")
     moves_in: int = Field(description="active moves that add replicas to the broker")
     moves_out: int = Field(description="active moves that take replicas off the broker")
@@ -137,14 +134,10 @@ class RestartCheckPage(AnswerBody):
     )
 
     safe: bool = Field(description="no partition would become unavailable or fall below min ISR")
-    unavailable: int = Field(
-        description="number of partitions that no replica could lead without loss"
-    )
-    under_min_isr: int = Field(description="number of partitions that would reject acks=all")
-    last_replica: int = Field(description="number of partitions with one in-sync replica left")
-    leader_moves: int = Field(
-        description="number of partitions that would only change their leader"
-    )
+    unavailable: int = Field(description="partitions that no replica could lead without loss")
+    under_min_isr: int = Field(description="partitions that would reject acks=all")
+    last_replica: int = Field(description="partitions with one in-sync replica left")
+    leader_moves: int = Field(description="partitions that would only change their leader")
     items: list[RestartFinding] = Field(description="affected partitions, the worst effects first")
     next_page_token: str = Field(description=NEXT_PAGE_TOKEN)
 

@@ -70,9 +70,7 @@ class Cluster(AnswerBody):
 class OverviewPart(AnswerBody):
     """The age of one part of the overview."""
 
-    as_of_ms: int = Field(
-        description="time of the last answer, in milliseconds since 1970; 0: no answer yet"
-    )
+    as_of_ms: int = Field(description="last answer, in milliseconds since 1970; 0: no answer yet")
     problem: str = Field(description="why the last refresh failed; empty: it succeeded")
 
 
@@ -110,14 +108,10 @@ class RunningOperation(AnswerBody):
     moves_active: int
     replicas_to_add: int
     replicas_added: int
-    estimated_end_ms: int = Field(
-        description="estimated end, in milliseconds since 1970; 0: no estimate"
-    )
+    estimated_end_ms: int = Field(description="milliseconds since 1970; 0: no estimate")
     bytes_to_copy: int
     bytes_copied: int
-    bytes_per_second: int = Field(
-        description="recent rate of copying; 0: nothing is copied, or not known"
-    )
+    bytes_per_second: int = Field(description="recent rate; 0: nothing is copied, or not known")
 
 
 class FindingSummary(AnswerBody):
@@ -189,13 +183,12 @@ class Overview(AnswerBody):
 
     cluster_id: str
     health: str = Field(
-        description="ok; warning; critical: some partitions are unavailable; unknown: no recent "
-        "answer"
+        description="ok; warning; critical: partitions are unavailable; unknown: no recent answer"
     )
     controller: Controller | None = Field(description="active controller; null: none is known")
     counts: PartitionCounts
     unwell: list[UnwellPartition] = Field(
-        description="unhealthy partitions, the worst first, at most 100"
+        description="unhealthy ones, the worst first, at most 100"
     )
     brokers: list[BrokerLoad]
     operations: list[RunningOperation] = Field(description="operations that have not ended")
@@ -228,13 +221,9 @@ class PartitionMap(AnswerBody):
 
 class LimitedClient(AnswerBody):
     address: str
-    limit: str = Field(
-        description="name of the limit that rejects requests or connections of the client"
-    )
+    limit: str = Field(description="name of the limit that the client has reached")
     value: int = Field(description="value of the limit")
-    rejected: int = Field(
-        description="number of rejections since the last minute without a rejection"
-    )
+    rejected: int = Field(description="rejections since the last minute without any")
     last_ms: int = Field(description="milliseconds since the last rejection")
 
 
@@ -263,12 +252,9 @@ class AnnouncedGateway(AnswerBody):
         "stop was announced"
     )
     limited_clients: list[LimitedClient] = Field(
-        description="clients that a limit of the gateway rejected within the last minute, the "
-        "latest first, at most 10"
+        description="clients rejected within the last minute, the latest first, at most 10"
     )
-    pressures: list[ResourcePressure] = Field(
-        description="resources that were short at the last announcement"
-    )
+    pressures: list[ResourcePressure] = Field(description="resources that are short in the gateway")
 
 
 class GatewayPage(Page[AnnouncedGateway]):

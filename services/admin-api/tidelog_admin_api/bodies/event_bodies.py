@@ -42,9 +42,7 @@ class Event(AnswerBody):
     time_ms: int = Field(description="milliseconds since 1970, by the clock of `service`")
     service: str = Field(description="service that reports the event, such as controller-1")
     kind: str
-    stage: str = Field(
-        description="requested, received, completed, failed, ignored or acknowledged"
-    )
+    stage: str = Field(description="requested, received, completed, failed, ignored, acknowledged")
     cause: str | None = None
     change_id: str | None = Field(default=None, description="the same for all stages of a change")
     topic: str | None = None
@@ -74,8 +72,7 @@ class EventList(AnswerBody):
 
     items: list[Event]
     more: bool = Field(
-        description="true: there are older events; request them with before_ms, the time of the "
-        "first item"
+        description="true: there are older events; their before_ms is the time of the first item"
     )
     silent: list[SilentService] = Field(
         description="services that did not answer; events that only they remember are missing"

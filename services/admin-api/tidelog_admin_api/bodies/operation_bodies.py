@@ -188,9 +188,7 @@ class BrokerShare(AnswerBody):
     broker_id: int
     replicas_before: int
     replicas_after: int
-    leaders_before: int = Field(
-        description="number of partitions whose preferred replica the broker holds"
-    )
+    leaders_before: int = Field(description="partitions whose preferred replica the broker has")
     leaders_after: int = Field(description="the same number after the plan")
 
 
@@ -204,9 +202,7 @@ class Plan(AnswerBody):
         "/v1/operations/{operation_id}/moves lists them"
     )
     move_count: int
-    replicas_added: int = Field(
-        description="number of replicas that are copied to a broker which has none yet"
-    )
+    replicas_added: int = Field(description="replicas that are copied to a broker without one")
     leaders_changed: int = Field(description="number of partitions whose preferred replica changes")
     minimum_replicas_added: int | None = Field(
         description="smallest number of replicas that any equally balanced plan copies; null: "
@@ -215,8 +211,7 @@ class Plan(AnswerBody):
     brokers: list[BrokerShare]
     warnings: list[str] = Field(description="valid but unusual properties of the plan, for people")
     digest: str = Field(
-        description="digest of the moves; a request with this `expected_plan` carries out this "
-        "plan or is rejected"
+        description="digest of the moves; the `expected_plan` of a request for exactly this plan"
     )
 
 
@@ -228,17 +223,13 @@ class Progress(AnswerBody):
     replicas_to_add: int
     replicas_added: int
     estimated_end_ms: int = Field(
-        description="estimated end of the last move at the present rate, in milliseconds since "
-        "1970; 0: no estimate yet"
+        description="estimated end of the last move, in milliseconds since 1970; 0: no estimate"
     )
     bytes_to_copy: int
     bytes_copied: int
-    bytes_per_second: int = Field(
-        description="recent rate of copying; 0: nothing is copied, or not known"
-    )
+    bytes_per_second: int = Field(description="recent rate; 0: nothing is copied, or not known")
     moves_unmeasured: int = Field(
-        description="number of moves that the sums of bytes leave out, because no leader has "
-        "reported their bytes"
+        description="moves that the sums of bytes lack, because no leader has reported their bytes"
     )
 
 
@@ -251,8 +242,7 @@ class Operation(AnswerBody):
     kind: str = Field(description=_one_of(OperationKind))
     state: str = Field(description=_one_of(OperationState))
     reason: str = Field(
-        description="why the operation failed or was cancelled, and by whom; while it runs, what "
-        "it waits for"
+        description="why it failed or was cancelled, and by whom; while it runs, what it waits for"
     )
     request: str = Field(description="the request as JSON, for people")
     requested_by: str
@@ -291,9 +281,7 @@ class MoveProgress(AnswerBody):
     waits_for: list[int] = Field(
         description="replicas that an active move waits for, because they are not in sync yet"
     )
-    bytes_to_copy: int | None = Field(
-        description="null: nothing is copied, or no leader has reported it"
-    )
+    bytes_to_copy: int | None = Field(description="null: nothing is copied, or not reported")
     bytes_copied: int | None
 
 
@@ -337,6 +325,4 @@ class Throttle(AnswerBody):
     model_config = example(bytes_per_second=20_000_000, revision=412)
 
     bytes_per_second: int | None = Field(description=_THROTTLE)
-    revision: int = Field(
-        description="revision of the throttle, the same as in the ETag; 0: never set"
-    )
+    revision: int = Field(description="revision, the same as in the ETag; 0: never set")

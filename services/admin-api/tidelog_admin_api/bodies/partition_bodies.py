@@ -16,15 +16,10 @@ class PartitionLog(AnswerBody):
     log_end_offset: int
     size_bytes: int
     hw_stalled_ms: int | None = Field(
-        description="how long records have waited to be committed, in milliseconds; null: no "
-        "record waits"
+        description="milliseconds that records have waited to be committed; null: no record waits"
     )
-    max_lag_records: int | None = Field(
-        description="largest lag of a follower, in records; null: not known"
-    )
-    max_lag_ms: int | None = Field(
-        description="largest lag of a follower, in milliseconds; null: not known"
-    )
+    max_lag_records: int | None = Field(description="largest lag of a follower; null: not known")
+    max_lag_ms: int | None = Field(description="largest lag of a follower; null: not known")
 
 
 class Partition(AnswerBody):
@@ -34,8 +29,7 @@ class Partition(AnswerBody):
     leader: Leader
     leader_epoch: Epoch
     replicas: list[int] = Field(
-        description="assigned replicas, the preferred one first; during a move the original "
-        "replicas come first"
+        description="assigned replicas, the preferred one first; in a move the original ones first"
     )
     isr: list[int] = Field(description="in-sync replicas")
     eligible_leader_replicas: list[int] = Field(
@@ -44,16 +38,12 @@ class Partition(AnswerBody):
     offline_replicas: list[int]
     min_isr: int = Field(description="effective min_insync_replicas")
     unclean_leader_epoch: Epoch = Field(
-        description="leader epoch of the last unclean election; null: none"
+        description="epoch of the last unclean election; null: none"
     )
-    moving_operation: str = Field(
-        description="id of the operation that moves the partition; empty: none"
-    )
+    moving_operation: str = Field(description="id of the moving operation; empty: none")
     adding_replicas: list[int] = Field(description="replicas that the move adds")
     leaving_replicas: list[int] = Field(description="replicas that the move removes")
-    log: PartitionLog | None = Field(
-        description="null: not requested, or the leader did not answer"
-    )
+    log: PartitionLog | None = Field(description="null: not requested, or the leader is silent")
 
 
 _PARTITION: JsonDict = {
@@ -97,8 +87,7 @@ class Replica(AnswerBody):
     in_sync: bool
     moving: str = Field(description="adding or leaving; empty: the move keeps the replica")
     problem: str = Field(
-        description="why the replica is not reported, rejects records or cannot fetch; empty: no "
-        "problem"
+        description="why the replica is not reported, rejects records or cannot fetch; empty: none"
     )
     leader_epoch: Epoch
     log_start_offset: int | None
@@ -106,15 +95,10 @@ class Replica(AnswerBody):
     high_watermark: int | None = Field(description="high watermark that the replica knows")
     flushed_offset: int | None = Field(description="offset up to which the log is on the disk")
     size_bytes: int | None
-    lag_records: int | None = Field(
-        description="number of records that the replica lacks; null: not known"
-    )
-    lag_bytes: int | None = Field(
-        description="size of the records that the replica lacks; null: not known"
-    )
+    lag_records: int | None = Field(description="records that the replica lacks; null: not known")
+    lag_bytes: int | None = Field(description="bytes that the replica lacks; null: not known")
     lag_ms: int | None = Field(
-        description="age of the oldest record that the replica lacks, in milliseconds; null: not "
-        "known"
+        description="age of the oldest record that the replica lacks; null: not known"
     )
 
 

@@ -13,17 +13,13 @@ from tidelog_admin_api.error_mappings import ERROR_MAPPINGS, unavailable
 
 
 class FieldError(BaseModel):
-    field: str = Field(
-        description="path of the field, such as `moves[0].topic`, or name of the parameter"
-    )
+    field: str = Field(description="name of the parameter or field, such as `moves[0].topic`")
     message: str
 
 
 class DamagedOffsets(AnswerBody):
     first_offset: int = Field(description="offset of the first damaged record")
-    next_offset: int = Field(
-        description="one past the last damaged record: the offset to continue from"
-    )
+    next_offset: int = Field(description="one past the last damaged record; continue here")
 
 
 class Problem(BaseModel):
@@ -50,15 +46,12 @@ class Problem(BaseModel):
     status: int
     detail: str = Field(description="what is wrong, and what would be valid")
     instance: str = Field(description="path of the request")
-    code: str = Field(
-        description="name of the error code, from errors.proto or defined by the gateway"
-    )
+    code: str = Field(description="name of the error code, of errors.proto or of the gateway")
     grpc_status: str = Field(description="name of the equivalent gRPC status")
     fix: str = Field(description="what to do")
     retriable: bool = Field(description="the same request may succeed later")
     trace_id: str = Field(
-        description="id of the trace, in every event that the request causes and in the gateway's "
-        "log"
+        description="id of the trace, in all events of the request and in the gateway's log"
     )
     errors: list[FieldError] | None = Field(
         default=None, description="invalid fields and parameters of the request"

@@ -110,9 +110,7 @@ class RecordResult(AnswerBody):
     timestamp_ms: int | None = Field(
         description="timestamp of the record, in milliseconds since 1970; null: not known"
     )
-    error: Failure | None = Field(
-        description="why the record is not known to be written; null: it is written"
-    )
+    error: Failure | None = Field(description="null: the record is written")
 
 
 class ProduceResults(AnswerBody):
@@ -146,8 +144,7 @@ class ReadRecord(AnswerBody):
     key_encoding: str = Field(description=_STORED_ENCODING)
     value: Any = Field(description="null: no value")
     value_encoding: str = Field(
-        description="json, text or base64: the requested encoding, or the next in this order that "
-        "can represent the value"
+        description="the requested encoding, or the next of json, text and base64 that is possible"
     )
     headers: list[Header]
 

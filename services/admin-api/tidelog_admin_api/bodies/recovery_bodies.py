@@ -57,11 +57,10 @@ class Survivor(AnswerBody):
         description="high watermark that the replica knows; null: the broker did not report it"
     )
     whole: bool = Field(
-        description="whether the replica is intact: known to have lost nothing in its present "
-        "incarnation"
+        description="whether the replica is intact: it has lost nothing in this incarnation"
     )
     lost_records: int | None = Field(
-        description="number of records on other described replicas that are lost if this replica "
+        description="records of other described replicas that are lost if this replica "
         "becomes the leader; null: not known"
     )
 
@@ -128,16 +127,14 @@ class RecoverRequest(RequestBody):
     confirm: str = Field(
         default="",
         max_length=MAX_TOPIC_NAME_LENGTH,
-        description="the topic's name, as confirmation that records may be lost; not needed in a "
-        "dry run",
+        description="the topic's name, to confirm a loss of records; not needed in a dry run",
     )
 
 
 class RecoveredPartitionResult(AnswerBody):
     partition: int
     error: FailureOf = Field(
-        description="null: the partition has a leader. REQUEST_TIMED_OUT: it has none yet; the "
-        "consent remains in effect"
+        description="null: elected. REQUEST_TIMED_OUT: no leader yet; the consent remains in effect"
     )
 
 

@@ -72,6 +72,5 @@ class ScrubRequest(RequestBody):
     )
     full_rate: bool = Field(
         default=False,
-        description="true: without pauses, as fast as the disk reads; false: at the configured "
-        "rate",
+        description="true: as fast as the disk reads; false: at the configured rate",
     )

@@ -53,10 +53,7 @@ Assignment = Annotated[
 ]
 PendingBrokers = Annotated[
     list[int],
-    Field(
-        description="brokers that had not applied the change when the time was up; they continue "
-        "by themselves"
-    ),
+    Field(description="brokers that have not applied the change in time; they continue"),
 ]
 
 
@@ -249,9 +246,7 @@ class AlteredConfig(AnswerBody):
         pending_brokers=[],
     )
 
-    changes: list[ConfigChange] = Field(
-        description="empty: all keys already had the requested values"
-    )
+    changes: list[ConfigChange] = Field(description="empty: the keys already had these values")
     revision: int = Field(description="new revision of the topic, the same as in the ETag")
     pending_brokers: PendingBrokers
 
@@ -286,9 +281,7 @@ class ResizedTopic(AnswerBody):
     )
 
     topic: str
-    partitions: int = Field(
-        description="new number of partitions, or in a dry run the requested number"
-    )
+    partitions: int = Field(description="new number of partitions; in a dry run, the requested one")
     added: int = Field(description="number of added partitions")
     removed: int = Field(description="number of deleted partitions")
     revision: int = Field(description="new revision of the topic, the same as in the ETag")

@@ -46,9 +46,7 @@ router = APIRouter(prefix="/v1/events", tags=["events"])
 
 Kinds = Annotated[
     list[Kind] | None,
-    Query(
-        max_length=MAX_QUERY_ENTRIES, description="only events of these kinds; default: all kinds"
-    ),
+    Query(max_length=MAX_QUERY_ENTRIES, description="only these kinds; default: all"),
 ]
 
 # The schema of one event, whose data is JSON in a string.
@@ -155,19 +153,11 @@ async def stream_events(
     ] = 0,
     limit: Annotated[
         int | None,
-        Query(
-            ge=1,
-            le=MAX_STREAMED_EVENTS,
-            description="number of events after which the stream ends; default: no limit",
-        ),
+        Query(ge=1, le=MAX_STREAMED_EVENTS, description="maximum number; default: no limit"),
     ] = None,
     duration_ms: Annotated[
         int | None,
-        Query(
-            ge=0,
-            le=MAX_DURATION_MS,
-            description="milliseconds after which the stream ends; default: no limit",
-        ),
+        Query(ge=0, le=MAX_DURATION_MS, description="end after this time; default: no limit"),
     ] = None,
     last_event_id: Annotated[
         str,

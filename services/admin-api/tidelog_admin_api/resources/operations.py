@@ -50,10 +50,7 @@ Id = Annotated[
 
 States = Annotated[
     list[OperationState] | None,
-    Query(
-        max_length=MAX_QUERY_ENTRIES,
-        description="only operations in these states; default: all states",
-    ),
+    Query(max_length=MAX_QUERY_ENTRIES, description="only these states; default: all"),
 ]
 
 
@@ -64,10 +61,7 @@ async def list_operations(
     state: States = None,
     kind: Annotated[
         list[OperationKind] | None,
-        Query(
-            max_length=MAX_QUERY_ENTRIES,
-            description="only operations of these kinds; default: all kinds",
-        ),
+        Query(max_length=MAX_QUERY_ENTRIES, description="only these kinds; default: all"),
     ] = None,
 ) -> OperationPage:
     """Lists running operations and the last 100 that have ended, the newest first."""

@@ -61,10 +61,7 @@ async def list_topics(
     paging: PagingQuery,
     name_contains: Annotated[
         str,
-        Query(
-            max_length=MAX_NAME_LENGTH,
-            description="only topics whose name contains this text; case-sensitive",
-        ),
+        Query(max_length=MAX_NAME_LENGTH, description="only names with this text; case-sensitive"),
     ] = "",
     internal: Annotated[bool, Query(description="true: also internal topics")] = False,
     unwell: Annotated[
