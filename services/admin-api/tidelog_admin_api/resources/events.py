@@ -153,7 +153,7 @@ async def stream_events(
     ] = 0,
     limit: Annotated[
         int | None,
-        Query(ge=1, le=MAX_STREAMED_EVENTS, description="maximum number; default: no limit"),
+        Query(ge=1, le=MAX_STREAMED_EVENTS, description="events to send; default: no limit"),
     ] = None,
     duration_ms: Annotated[
         int | None,
