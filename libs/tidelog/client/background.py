@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import inspect
 import threading
 import warnings
@@ -23,6 +25,10 @@ class _Closable(Protocol):
 
 
 _Client = TypeVar("_Client", bound=_Closable)
+
+
+# Clients whose `close` was interrupted.
+_unfinished: set[BackgroundClient[Any]] = set()
 
 
 class BackgroundClient(Generic[_Client]):
@@ -97,14 +103,21 @@ class BackgroundClient(Generic[_Client]):
         try:
             self._wait(call)
         except BaseException as error:
-            was_closed = isinstance(error, TidelogError) and error.code is ErrorCode.CLIENT_CLOSED
-            if was_closed or call.is_over:
-                self._background.join()
-            # Another thread has closed it meanwhile.
-            if not was_closed:
+            if not self._background.is_stopping:
+                # Interrupted. It continues, or has not begun.
+                _unfinished.difference_update([c for c in _unfinished if c._background.is_stopping])
+                _unfinished.add(self)
+                raise
+            self._background.join()
+            # Otherwise another thread has closed it meanwhile.
+            if not isinstance(error, TidelogError) or error.code is not ErrorCode.CLIENT_CLOSED:
                 raise
         else:
             self._background.join()
+
+    def _close_at_exit(self) -> None:
+        """Ends a `close` that was interrupted."""
+        self.close()
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         return self._wait(Call(work))
@@ -145,3 +158,12 @@ class BackgroundClient(Generic[_Client]):
                 f"{type(self).__name__} is called in its own thread, as from a callback, where the "
                 "call would wait for itself for ever; call it from another thread",
             )
+
+
+def _close_unfinished() -> None:
+    for client in list(_unfinished):
+        with contextlib.suppress(TidelogError):
+            client._close_at_exit()
+
+
+atexit.register(_close_unfinished)

@@ -183,8 +183,10 @@ class GrpcConnections:
         gets the report, and fails. Reports arrive in order, so this waits for that of another
         request, which ends at once and is not sent."""
         for address, channel in list(self._channels.items())[:1]:
+            check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+            check = channel.unary_unary(_HEALTH_CHECK)
             with suppress(UnreachableError, TidelogError):
-                await answered(channel.unary_unary(_HEALTH_CHECK)(b"", timeout=0), address)
+                await answered(check(b"", timeout=0), address)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._closed:

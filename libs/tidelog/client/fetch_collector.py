@@ -31,9 +31,7 @@ class FetchCollector:
         self._reading: Assigned | None = None
         self.lending = Lending()
 
-    def take_batches(
-        self, partitions: Iterable[Assigned], max_batches: int
-    ) -> list[FetchedBatch]:
+    def take_batches(self, partitions: Iterable[Assigned], max_batches: int) -> list[FetchedBatch]:
         taken: list[FetchedBatch] = []
         for assigned in partitions:
             while assigned.buffered and len(taken) < max_batches:

@@ -150,10 +150,11 @@ class Lending:
     async def wait_until_woken(self) -> None:
         """Waits until the caller of the last taking has woken up. Otherwise threads that poll at
         once would recall each other's records again and again."""
-        until_s = asyncio.get_running_loop().time() + WAKE_UP_S
-        while (
-            self._handover is not None
-            and self._handover.is_pending
-            and asyncio.get_running_loop().time() < until_s
-        ):
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + WAKE_UP_S
+        while self._is_pending and clock() < until_s:  # noqa: ASYNC110 - the caller does not inform
             await asyncio.sleep(WAKE_UP_CHECK_S)
+
+    @property
+    def _is_pending(self) -> bool:
+        return self._handover is not None and self._handover.is_pending

@@ -8,23 +8,15 @@ a lock of its own, which only the event loop releases.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
-import math
 import threading
-import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
-
-from tidelog.client.delivery import mark_seen
-from tidelog.rpc import forks
+from typing import Any, Generic, TypeVar, cast
 
 # How long a thread takes at most to end after its event loop.
 THREAD_END_S = 1.0
 # Interval at which a closing thread checks that the event loop has ended; it wakes up earlier.
 END_CHECK_S = 0.05
-# How long the process waits at its exit for clients whose `close` was interrupted.
-EXIT_WAIT_S = 2.0
 
 _Result = TypeVar("_Result")
 
@@ -45,9 +37,12 @@ class Call(Generic[_Result]):
         self.work = work
         self.is_last = is_last
         self.wrap = wrap
+        # While it runs. The caller's thread never holds it: its end would run code there.
         self.task: asyncio.Task[_Result] | None = None
-        # Whether the event loop has ended the call, with an outcome unless the task was cancelled.
+        # Whether the event loop has ended the call.
         self.is_over = False
+        self._result: _Result | None = None
+        self._error: BaseException | None = asyncio.CancelledError()
         self._waiting = threading.Lock()
         self._waiting.acquire()
 
@@ -55,15 +50,23 @@ class Call(Generic[_Result]):
         """Waits for the outcome. Raises the error of the work; CancelledError if the event loop
         ended before it."""
         self._waiting.acquire()
-        if self.task is None or not self.task.done():
-            raise asyncio.CancelledError
+        if self._error is None:
+            return cast("_Result", self._result)
         try:
-            return self.task.result()
+            raise self._error
         finally:
             # Otherwise the error would refer to itself by its traceback.
             del self
 
     def end(self) -> None:
+        """Sets the outcome, that of the task if it is done. The event loop calls it."""
+        task, self.task = self.task, None
+        if task is not None and task.done() and not task.cancelled():
+            self._error = task.exception()
+            if self._error is None:
+                self._result = task.result()
+        # It may never have been started.
+        self.work.close()
         self.is_over = True
         self._waiting.release()
 
@@ -74,7 +77,6 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.is_stopping = False
-        self._generation = forks.generation
         self._loop = asyncio.new_event_loop()
         # Calls without an outcome.
         self._calls: set[Call[Any]] = set()
@@ -106,10 +108,6 @@ class LoopThread:
         """Cancels a call whose caller no longer waits, unless it is the last one."""
         if call.is_over:
             return
-        if call.is_last:
-            _unfinished.add(self)
-            if self._ended:
-                _unfinished.discard(self)
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel, call)
 
@@ -123,15 +121,13 @@ class LoopThread:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop_unless_closing)
 
-    def join(self, timeout_s: float = math.inf) -> None:
+    def join(self) -> None:
         """Waits for the end of the thread."""
         # Not one `Thread.join`: up to Python 3.12, a signal handler that joins the thread in the
         # middle of another `join` may wait for ever without a timeout.
-        until_s = time.monotonic() + timeout_s
-        while not self._ended and time.monotonic() < until_s:
+        while not self._ended:
             self.thread.join(END_CHECK_S)
-        if self._ended:
-            self.thread.join(THREAD_END_S)
+        self.thread.join(THREAD_END_S)
 
     def _start(self, call: Call[Any]) -> None:
         if self.is_stopping:
@@ -144,7 +140,7 @@ class LoopThread:
 
     def _cancel(self, call: Call[Any]) -> None:
         if call.task is None:
-            # The caller was interrupted before the call was started.
+            # It is over, or its caller was interrupted before it was started.
             self._end(call)
         elif not call.is_last:
             call.task.cancel()
@@ -153,13 +149,9 @@ class LoopThread:
         if call.is_over:
             return
         self._calls.discard(call)
-        if call.task is not None:
-            mark_seen(call.task)
-        # It may never have been started.
-        call.work.close()
-        call.end()
         if call.is_last and call.task is not None:
             self._stop()
+        call.end()
 
     def _stop_unless_closing(self) -> None:
         if not self._last_calls:
@@ -182,24 +174,8 @@ class LoopThread:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.run_until_complete(loop.shutdown_default_executor())
         finally:
+            self.is_stopping = True
             loop.close()
             for call in list(self._calls):
                 self._end(call)
-            _unfinished.discard(self)
             self._ended = True
-
-
-# Threads whose last call was given up by its caller.
-_unfinished: set[LoopThread] = set()
-
-
-def _finish_at_exit() -> None:
-    """Ends what the clients do, which fails and reports records that are not delivered."""
-    unfinished = [each for each in _unfinished if each._generation == forks.generation]
-    for each in unfinished:
-        each.stop()
-    for each in unfinished:
-        each.join(EXIT_WAIT_S)
-
-
-atexit.register(_finish_at_exit)

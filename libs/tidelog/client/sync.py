@@ -39,7 +39,6 @@ from tidelog.client.sequences import Identity
 from tidelog.model import OffsetPosition, Record, TopicPartition
 from tidelog.record_batch import Headers
 
-
 _Result = TypeVar("_Result")
 
 
@@ -60,6 +59,10 @@ class SyncProducer(BackgroundClient[Producer]):
         """Delivers the records that other threads are sending, until their delivery timeout at
         most. Without `flush` these fail with CLIENT_CLOSED."""
         self._close(lambda producer: producer.close(flush=flush))
+
+    def _close_at_exit(self) -> None:
+        # Records that are not delivered fail, and are reported.
+        self.close(flush=False)
 
     def send(
         self,
