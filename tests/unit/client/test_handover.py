@@ -16,7 +16,7 @@ from tidelog.client import SyncConsumer
 from tidelog.client.fetch_state import OnOutOfRange
 from tidelog.client.handover import Handover
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Record
+from tidelog.model import FIRST_NAMED_PRODUCER_ID, OffsetPosition, Record
 from unit.client.fake_broker import FakeCluster
 from unit.client.test_fetch_state import P0, P1, Bench, batch
 
@@ -25,17 +25,25 @@ OFFSETS = [15, 16, 17, 18, 20, 21]
 
 def lending(**policies: Any) -> Bench:
     """Batches at 15 and 17, a producer fence at 19, and a batch at 20."""
-    bench = Bench(**policies)
+    bench = Bench(**{"prefetch_bytes": 100_000} | policies)
     bench.state.taking.lending.lends = True
-    fence = stamp(new_fence(FIRST_NAMED_PRODUCER_ID, 3, now_ms=1), base_offset=19, leader_epoch=1, append_time_ms=1)
+    fence = stamp(
+        new_fence(FIRST_NAMED_PRODUCER_ID, 3, now_ms=1),
+        base_offset=19,
+        leader_epoch=1,
+        append_time_ms=1,
+    )
     bench.receive(bench.plan(), batch(15), batch(17), fence, batch(20))
     return bench
 
 
 def take(bench: Bench, kind: str, limit: int) -> tuple[list[Any], Handover]:
     state = bench.state
-    taken: list[Any] = list[Any]()
-    taken = state.take_records(limit) if kind == "records" else state.take_batches(limit)  # type: ignore[assignment]
+    takes: dict[str, Callable[[int], list[Any]]] = {
+        "records": state.take_records,
+        "batches": state.take_batches,
+    }
+    taken = takes[kind](limit)
     handover = Handover()
     state.taking.lending.hand_over(taken, handover)
     return taken, handover
@@ -62,9 +70,11 @@ def test_what_is_not_returned_is_read_again(kind: str, limit: int) -> None:
         read = offsets([item for _ in range(returned) if (item := handover.consume_next())])
         assert read == offsets(taken[:returned])
         left = OFFSETS[len(read) :]
-        assert bench.state.position(P0) == (left[0] if left else 22)
+        # The fence may be passed with the records before it, or with those after it.
+        positions = {[*left, 22][0], [*left, 22][0] - (left[:1] == [20])}
+        assert bench.state.position(P0) in positions
         bench.state.taking.lending.recall()
-        assert bench.state.position(P0) == (left[0] if left else 22)
+        assert bench.state.position(P0) in positions
         assert bench.state.buffered_bytes == buffered_bytes or returned
         again, _ = take(bench, kind, 10)
         assert offsets(again) == left
@@ -83,7 +93,7 @@ def test_what_is_returned_is_not_read_again() -> None:
 
 
 def test_a_fetch_in_flight_continues_what_is_read_again() -> None:
-    bench = lending(prefetch_bytes=100_000)
+    bench = lending()
     plan = bench.plan()
     take(bench, "records", 10)
     bench.state.taking.lending.recall()
@@ -96,7 +106,7 @@ def test_a_fetch_in_flight_continues_what_is_read_again() -> None:
 def test_a_partition_that_was_reset_meanwhile_is_read_from_what_was_not_returned(
     kind: str, policy: OnOutOfRange
 ) -> None:
-    bench = lending(policy=policy, prefetch_bytes=100_000)
+    bench = lending(policy=policy)
     plan = bench.plan()
     take(bench, kind, 10)
     bench.out_of_range(plan, epoch=1)
@@ -123,8 +133,8 @@ def test_a_batch_that_cannot_be_opened_is_reported_after_what_was_not_returned()
 @pytest.mark.parametrize(
     "change",
     [
-        lambda bench: bench.state.assign([P1], "earliest"),
-        lambda bench: bench.state.assign([P0, P1], "earliest"),
+        lambda bench: bench.state.assign([P1], OffsetPosition.EARLIEST),
+        lambda bench: bench.state.assign([P0, P1], OffsetPosition.EARLIEST),
     ],
     ids=["unassigned", "another-assigned"],
 )
