@@ -470,17 +470,18 @@ class Consumer:
         known = self._metadata.cached_topic(growing.topic) if growing is not None else None
         if growing is None or known is None:
             return
-        first = growing.partitions
+        first, kept = growing.partitions, self._state.partitions
         if known.topic_id != growing.topic_id:
             # A later topic of the name is a different one: `poll` raises an error before a seek.
             if not self._state.has_sought_in(growing.topic, known.topic_id):
                 return
             first = 0
+            kept = [p for p in kept if p.topic != growing.topic or p.partition < known.partitions]
         elif known.partitions <= first:
             return
         new = [TopicPartition(growing.topic, n) for n in range(first, known.partitions)]
         self._assign(
-            list(dict.fromkeys([*self._state.partitions, *new])),
+            list(dict.fromkeys([*kept, *new])),
             OffsetPosition.EARLIEST,
             growing._replace(topic_id=known.topic_id, partitions=known.partitions),
         )
