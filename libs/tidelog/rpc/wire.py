@@ -79,17 +79,18 @@ def error_from_wire(wire: errors_pb2.Error) -> TidelogError:
         code = ErrorCode(wire.code)
     except ValueError:
         code = ErrorCode.INTERNAL
+    outcome_unknown = wire.outcome_unknown if wire.HasField("outcome_unknown") else None
     if code is ErrorCode.RECORDS_DAMAGED and wire.HasField("damaged"):
         return RecordsDamagedError(
             code,
             wire.message,
             first_offset=wire.damaged.first_offset,
             next_offset=wire.damaged.next_offset,
+            outcome_unknown=outcome_unknown,
         )
     leader = None
     if wire.HasField("leader"):
         leader = LeaderHint(wire.leader.broker_id, wire.leader.leader_epoch, wire.leader.address)
-    outcome_unknown = wire.outcome_unknown if wire.HasField("outcome_unknown") else None
     return TidelogError(code, wire.message, leader, outcome_unknown=outcome_unknown)
 
 
