@@ -205,14 +205,22 @@ def _close_at_once(channels: Iterable[grpc.aio.Channel]) -> None:
         closing.close()
 
 
+def _broker_stub(channel: grpc.aio.Channel) -> broker_pb2_grpc.BrokerServiceAsyncStub:
+    return broker_pb2_grpc.BrokerServiceStub(channel)
+
+
+def _inspect_stub(channel: grpc.aio.Channel) -> inspect_pb2_grpc.InspectServiceAsyncStub:
+    return inspect_pb2_grpc.InspectServiceStub(channel)
+
+
 class _GrpcBroker:
     def __init__(self, channel: ReleasableChannel) -> None:
         self._channel = channel
         self._address = channel.address
 
     @property
-    def _stub(self) -> broker_pb2_grpc.BrokerServiceStub:
-        return self._channel.stub(broker_pb2_grpc.BrokerServiceStub)
+    def _stub(self) -> broker_pb2_grpc.BrokerServiceAsyncStub:
+        return self._channel.stub(_broker_stub)
 
     async def produce(
         self, request: broker_pb2.ProduceRequest, timeout_ms: int
@@ -264,8 +272,8 @@ class _GrpcInspected:
         self._address = channel.address
 
     @property
-    def _stub(self) -> inspect_pb2_grpc.InspectServiceStub:
-        return self._channel.stub(inspect_pb2_grpc.InspectServiceStub)
+    def _stub(self) -> inspect_pb2_grpc.InspectServiceAsyncStub:
+        return self._channel.stub(_inspect_stub)
 
     async def watch_events(
         self, request: inspect_pb2.WatchEventsRequest, timeout_ms: int | None

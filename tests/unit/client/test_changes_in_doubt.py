@@ -136,7 +136,9 @@ async def test_a_topic_that_this_call_deleted_or_created_is_no_error(
     doubt, there = DOUBTFUL[first], TidelogError(ErrorCode.TOPIC_ALREADY_EXISTS, "exists")
     other = TidelogError(ErrorCode.UNKNOWN_TOPIC_ID, "created again")
     assert await failure(cluster, CHANGES["DeleteTopic"], doubt, UNKNOWN) is None
-    assert await failure(cluster, lambda a: a.delete_topic("sea", topic_id="x"), doubt, other) is None
+    assert (
+        await failure(cluster, lambda a: a.delete_topic("sea", topic_id="x"), doubt, other) is None
+    )
     cluster.create("bay", [0])
     assert await failure(cluster, CHANGES["CreateTopic"], doubt, there) is None
 

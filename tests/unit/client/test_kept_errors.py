@@ -33,9 +33,7 @@ async def watch(connections: GrpcConnections, address: str) -> None:
 CALLS: dict[str, Call] = {
     "produce": lambda c, a: c.broker(a).produce(broker_pb2.ProduceRequest(), LONG_MS),
     "fetch": lambda c, a: c.broker(a).fetch(broker_pb2.FetchRequest(), LONG_MS),
-    "list_offsets": lambda c, a: c.broker(a).list_offsets(
-        broker_pb2.ListOffsetsRequest(), LONG_MS
-    ),
+    "list_offsets": lambda c, a: c.broker(a).list_offsets(broker_pb2.ListOffsetsRequest(), LONG_MS),
     "metadata": lambda c, a: c.broker(a).metadata(broker_pb2.MetadataRequest(), LONG_MS),
     "init_producer_id": lambda c, a: c.broker(a).init_producer_id(
         broker_pb2.InitProducerIdRequest(), LONG_MS
@@ -65,7 +63,7 @@ async def silent_server() -> AsyncIterator[str]:
 
     server = await asyncio.start_server(hold, "127.0.0.1", 0)
     try:
-        yield "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
 
@@ -82,7 +80,7 @@ async def server_of_nothing() -> AsyncIterator[str]:
         await server.stop(None)
 
 
-async def cancelled(call: Awaitable[object], connections: GrpcConnections) -> None:
+async def cancelled(call: Awaitable[object], _: GrpcConnections) -> None:
     async with asyncio.timeout(SOON_S):
         await call
 
@@ -94,7 +92,7 @@ async def closed(call: Awaitable[object], connections: GrpcConnections) -> None:
     await calling
 
 
-async def rejected(call: Awaitable[object], connections: GrpcConnections) -> None:
+async def rejected(call: Awaitable[object], _: GrpcConnections) -> None:
     await call
 
 

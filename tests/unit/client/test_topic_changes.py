@@ -31,7 +31,10 @@ def deleted(world: World) -> None:
 
 
 def created(count: int) -> Callable[[World], None]:
-    return lambda world: world.cluster.create("sea", [0] * count) and None
+    def create(world: World) -> None:
+        world.cluster.create("sea", [0] * count)
+
+    return create
 
 
 def shrunk(world: World) -> None:
@@ -59,9 +62,11 @@ async def outcome(call: Awaitable[Any]) -> tuple[ErrorCode, str] | None:
     try:
         await call
     except TidelogError as error:
-        assert not error.outcome_unknown
-        return error.code, str(error)
-    return None
+        found = error
+    else:
+        return None
+    assert not found.outcome_unknown
+    return found.code, str(found)
 
 
 def matches(found: tuple[ErrorCode, str] | None, expected: tuple[ErrorCode, str] | None) -> bool:
