@@ -108,6 +108,7 @@ def sync_clients(bootstrap: str) -> dict[str, str]:
     stop = threading.Event()
     read: list[str] = []
     sent: list[str] = []
+    listed: list[str] = []
 
     def poll() -> None:
         while not stop.is_set():
@@ -117,7 +118,11 @@ def sync_clients(bootstrap: str) -> dict[str, str]:
         while not stop.is_set():
             sent.append(outcome(lambda: producer.send(TOPIC, b"parent").topic))
 
-    threads = [threading.Thread(target=work) for work in (poll, send)]
+    def administer() -> None:
+        while not stop.is_set():
+            listed.append(outcome(lambda: admin.list_topics()[0].name))
+
+    threads = [threading.Thread(target=work) for work in (poll, send, administer)]
     for thread in threads:
         thread.start()
     seen = {
@@ -136,6 +141,8 @@ def sync_clients(bootstrap: str) -> dict[str, str]:
     for thread in threads:
         thread.join()
     seen["parent's sending thread"] = ", ".join(sorted(set(sent)))
+    # A list may time out, because the forks in succession end each of its tries.
+    seen["parent's administering thread"] = listed[-1]
     seen["parent's thread"] = ", ".join(sorted({"polled" if r.isdigit() else r for r in read}))
     for client in (producer, consumer, admin):
         client.close()

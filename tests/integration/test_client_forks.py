@@ -60,6 +60,7 @@ async def test_clients_without_async_that_other_threads_use() -> None:
         "parent": "sea",
         "own clients of children in quick succession": "GrpcConnections",
         "parent's sending thread": "sea",
+        "parent's administering thread": "sea",
         "parent's thread": "polled",
         "own clients after the parent closed its": "read",
     }

@@ -123,6 +123,20 @@ def test_errors_round_trip_over_the_wire_with_their_hint() -> None:
     assert (found.code, found.message, found.leader) == (error.code, error.message, hint)
 
 
+@pytest.mark.parametrize("outcome_unknown", [None, False, True])
+@pytest.mark.parametrize("code", errors.ErrorCode)
+def test_an_error_says_on_the_wire_whether_its_outcome_is_unknown(
+    code: errors.ErrorCode, outcome_unknown: bool | None
+) -> None:
+    error = errors.TidelogError(code, "why", outcome_unknown=outcome_unknown)
+    sent = error_to_wire(error)
+    assert error_from_wire(sent).outcome_unknown is error.outcome_unknown
+    # A receiver of an earlier version judges by the code.
+    assert sent.HasField("outcome_unknown") is (
+        error.outcome_unknown is not (code in errors.OUTCOME_UNKNOWN)
+    )
+
+
 def test_a_code_of_a_later_version_is_internal() -> None:
     later = errors_pb2.Error(code=9999)  # type: ignore[arg-type]
     assert error_from_wire(later).code is errors.ErrorCode.INTERNAL

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-import grpc.aio
 from google.protobuf.message import Message
 
-from tidelog.client.grpc_calls import answered
+from tidelog.client.grpc_calls import ReleasableChannel, answered
 from tidelog.rpc.trace_context import carried
 
 _Response = TypeVar("_Response", bound=Message)
@@ -23,19 +22,22 @@ class AdminApi(Protocol):
 
 
 class GrpcController:
-    def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
+    def __init__(self, channel: ReleasableChannel) -> None:
         self._channel = channel
-        self._address = address
 
     async def call(self, request: Message, response: type[_Response], timeout_ms: int) -> _Response:
-        method: Any = self._channel.unary_unary(
+        answer: _Response = await answered(
+            self._begin(request, response, timeout_ms), self._channel.address
+        )
+        return answer
+
+    def _begin(self, request: Message, response: type[_Response], timeout_ms: int) -> Any:
+        method: Any = self._channel.channel.unary_unary(
             f"/{_SERVICE}/{method_of(request)}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString,
         )
-        call = method(request, timeout=timeout_ms / 1000, metadata=carried())
-        answer: _Response = await answered(call, self._address)
-        return answer
+        return method(request, timeout=timeout_ms / 1000, metadata=carried())
 
 
 def method_of(request: Message) -> str:

@@ -20,7 +20,7 @@ from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls,
 from tidelog.client.descriptions import TopicDescription
 from tidelog.client.request_fields import built, built_from
 from tidelog.client.request_parts import in_parts, name_bytes, number_bytes
-from tidelog.errors import ErrorCode
+from tidelog.errors import FINAL_ANSWERS, ErrorCode
 from tidelog.rpc.message_codec import from_wire
 from tidelog.v1 import admin_pb2 as pb
 
@@ -124,7 +124,8 @@ class TopicRequests:
         )
         error = answered.error
         if error is not None:
-            if answered.in_doubt and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            # An earlier try has deleted it. Another topic may have the name by now.
+            if answered.in_doubt and error.code in FINAL_ANSWERS:
                 return ()
             raise error
         return tuple(answer.pending_brokers)

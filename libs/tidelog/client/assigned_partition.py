@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidelog.batch import is_fence
 from tidelog.batch_slices import decoded_size
@@ -13,6 +14,18 @@ from tidelog.client.log_continuity import Continuity
 from tidelog.client.retry import Route
 from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, Batch, OffsetPosition, Record, TopicPartition
+
+
+class GrowingTopic(NamedTuple):
+    """A topic whose partitions are all assigned, including those that are added later.
+
+    - `topic_id`: of the topic that is read. A later topic of the name replaces it once the caller
+      has sought in that topic.
+    - `partitions`: how many of the topic are assigned."""
+
+    topic: str
+    topic_id: str
+    partitions: int
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,13 @@ from typing import Protocol
 import grpc.aio
 
 from tidelog.client.admin_api import AdminApi, GrpcController
-from tidelog.client.grpc_calls import answered, channel_closed, check_usable, is_own_cancellation
+from tidelog.client.grpc_calls import (
+    ReleasableChannel,
+    answered,
+    channel_closed,
+    check_usable,
+    ended_by,
+)
 from tidelog.errors import TidelogError
 from tidelog.rpc import forks
 from tidelog.rpc.channels import open_channel
@@ -110,7 +116,7 @@ class GrpcConnections:
     def __init__(self, open_: Callable[[str], grpc.aio.Channel] = open_channel) -> None:
         self._open = open_
         self._closed = False
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[str, ReleasableChannel] = {}
         self._brokers: dict[str, _GrpcBroker] = {}
         # The event loop in which the channels were opened, and the identifier of its thread.
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
@@ -121,14 +127,14 @@ class GrpcConnections:
     def broker(self, address: str) -> BrokerApi:
         broker = self._brokers.get(address)
         if broker is None:
-            broker = self._brokers[address] = _GrpcBroker(self._channel(address), address)
+            broker = self._brokers[address] = _GrpcBroker(self._channel(address))
         return broker
 
     def controller(self, address: str) -> AdminApi:
-        return GrpcController(self._channel(address), address)
+        return GrpcController(self._channel(address))
 
     def inspected(self, address: str) -> InspectApi:
-        return _GrpcInspected(self._channel(address), address)
+        return _GrpcInspected(self._channel(address))
 
     async def close(self) -> None:
         self._closed = True
@@ -142,10 +148,11 @@ class GrpcConnections:
         loop, thread = self._home
         if thread == threading.get_ident() or not loop.is_running():
             # A channel without references is closed, unless a request is in progress.
+            released = [channel.release() for channel in self._channels.values()]
             if loop.is_running():
                 # A request in progress crashes the child in gRPC's own threads, unless it is
                 # cancelled before the fork.
-                _close_at_once(self._channels.values())
+                _close_at_once(channel for channel in released if channel is not None)
             self._channels.clear()
             self._brokers.clear()
             return None
@@ -184,11 +191,11 @@ class GrpcConnections:
         request, which ends at once and is not sent."""
         for address, channel in list(self._channels.items())[:1]:
             check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
-            check = channel.unary_unary(_HEALTH_CHECK)
+            check = channel.channel.unary_unary(_HEALTH_CHECK)
             with suppress(UnreachableError, TidelogError):
                 await answered(check(b"", timeout=0), address)
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
+    def _channel(self, address: str) -> ReleasableChannel:
         if self._closed:
             raise channel_closed(address)
         channel = self._channels.get(address)
@@ -197,7 +204,8 @@ class GrpcConnections:
                 if not may_open:
                     raise UnreachableError(address, "this process is about to fork")
                 self._home = (asyncio.get_running_loop(), threading.get_ident())
-                channel = self._channels[address] = self._open(address)
+                channel = ReleasableChannel(self._open(address), address)
+                self._channels[address] = channel
         return channel
 
 
@@ -211,10 +219,22 @@ def _close_at_once(channels: Iterable[grpc.aio.Channel]) -> None:
         closing.close()
 
 
+def _broker_stub(channel: grpc.aio.Channel) -> broker_pb2_grpc.BrokerServiceAsyncStub:
+    return broker_pb2_grpc.BrokerServiceStub(channel)
+
+
+def _inspect_stub(channel: grpc.aio.Channel) -> inspect_pb2_grpc.InspectServiceAsyncStub:
+    return inspect_pb2_grpc.InspectServiceStub(channel)
+
+
 class _GrpcBroker:
-    def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
-        self._stub = broker_pb2_grpc.BrokerServiceStub(channel)
-        self._address = address
+    def __init__(self, channel: ReleasableChannel) -> None:
+        self._channel = channel
+        self._address = channel.address
+
+    @property
+    def _stub(self) -> broker_pb2_grpc.BrokerServiceAsyncStub:
+        return self._channel.stub(_broker_stub)
 
     async def produce(
         self, request: broker_pb2.ProduceRequest, timeout_ms: int
@@ -261,39 +281,44 @@ class _GrpcBroker:
 
 
 class _GrpcInspected:
-    def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
-        self._stub = inspect_pb2_grpc.InspectServiceStub(channel)
-        self._check_health: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
-            _HEALTH_CHECK
-        )
-        self._address = address
+    def __init__(self, channel: ReleasableChannel) -> None:
+        self._channel = channel
+        self._address = channel.address
+
+    @property
+    def _stub(self) -> inspect_pb2_grpc.InspectServiceAsyncStub:
+        return self._channel.stub(_inspect_stub)
 
     async def watch_events(
         self, request: inspect_pb2.WatchEventsRequest, timeout_ms: int | None
     ) -> AsyncIterator[inspect_pb2.WatchEventsResponse]:
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        failure: BaseException
         try:
             async for response in self._stub.WatchEvents(
                 request, timeout=timeout_s, metadata=carried()
             ):
                 yield response
-        except grpc.aio.AioRpcError as error:
-            raise from_status(error, self._address) from error
-        except asyncio.CancelledError:
-            if is_own_cancellation():
-                raise
-            raise UnreachableError(self._address, "CANCELLED: the connection was closed") from None
-
-    async def probe(self, timeout_ms: int, *, patient: bool = False) -> None:
-        whole_service = b""
-        try:
-            await self._check_health(
-                whole_service, timeout=timeout_ms / 1000, wait_for_ready=patient
-            )
+            return
         except grpc.aio.AioRpcError as error:
             failure = from_status(error, self._address)
-            if isinstance(failure, UnreachableError):
-                raise failure from error
+        except asyncio.CancelledError as error:
+            failure = ended_by(error, self._address)
+        # Not within the handlers: as its context, gRPC's error would keep the channel.
+        raise failure
+
+    async def probe(self, timeout_ms: int, *, patient: bool = False) -> None:
+        with suppress(TidelogError):
+            await answered(self._check_health(timeout_ms / 1000, patient), self._address)
+
+    def _check_health(
+        self, timeout_s: float, wait_for_ready: bool
+    ) -> grpc.aio.UnaryUnaryCall[bytes, bytes]:
+        check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.channel.unary_unary(
+            _HEALTH_CHECK
+        )
+        entire_service = b""
+        return check(entire_service, timeout=timeout_s, wait_for_ready=wait_for_ready)
 
     async def describe_service(
         self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int

@@ -16,7 +16,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from tidelog.client.arguments import (
     checks_arguments,
@@ -31,6 +31,7 @@ from tidelog.client.arguments import (
     positive,
     topic_partition,
 )
+from tidelog.client.assigned_partition import GrowingTopic
 from tidelog.client.batch_decoder import BatchDecoder
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
@@ -60,14 +61,6 @@ COLLECTING_MS = 20
 _log = logging.getLogger(__name__)
 
 _Partitions = Iterable[TopicPartition | tuple[str, int]]
-
-
-class _Growing(NamedTuple):
-    """A topic whose partitions are all assigned, including those that are added later."""
-
-    topic: str
-    topic_id: str
-    partitions: int
 
 
 @guarded
@@ -166,7 +159,7 @@ class Consumer:
         )
         self._opening = BatchDecoder(self._state.taking, opening_room)
         self._on_unclean_election = on_unclean_election
-        self._growing: _Growing | None = None
+        self._growing: GrowingTopic | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -192,7 +185,7 @@ class Consumer:
         self,
         requested: list[TopicPartition],
         start: OffsetPosition | str,
-        growing: _Growing | None = None,
+        growing: GrowingTopic | None = None,
     ) -> None:
         position = offset_position("start", start)
         if position is OffsetPosition.TIMESTAMP:
@@ -215,7 +208,7 @@ class Consumer:
         the end: all their records are newer than this call."""
         known = await self._metadata.topic(topic)
         partitions = [TopicPartition(topic, number) for number in range(known.partitions)]
-        self._assign(partitions, start, _Growing(topic, known.topic_id, known.partitions))
+        self._assign(partitions, start, GrowingTopic(topic, known.topic_id, known.partitions))
         return partitions
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -463,11 +456,13 @@ class Consumer:
         self._state.taking.lending.recall()
         for partition, found in offsets.items():
             self._state.get(partition).found(found.offset, found.topic_id)
+        self._assign_added()
         self._fetcher.wake()
 
     def _seek(self, partition: TopicPartition, offset: int) -> None:
         self._state.taking.lending.recall()
         self._state.get(partition).seek(offset)
+        self._assign_added()
         self._fetcher.wake()
 
     def _metadata_changed(self) -> None:
@@ -477,17 +472,23 @@ class Consumer:
     def _assign_added(self) -> None:
         growing = self._growing
         known = self._metadata.cached_topic(growing.topic) if growing is not None else None
-        if growing is None or known is None or known.topic_id != growing.topic_id:
-            # A later topic of the same name is a different one: `poll` raises an error.
+        if growing is None or known is None:
             return
-        if known.partitions > growing.partitions:
-            added = range(growing.partitions, known.partitions)
-            new = [TopicPartition(growing.topic, number) for number in added]
-            self._assign(
-                [*self._state.partitions, *new],
-                OffsetPosition.EARLIEST,
-                growing._replace(partitions=known.partitions),
-            )
+        first, kept = growing.partitions, self._state.partitions
+        if known.topic_id != growing.topic_id:
+            # A later topic of the name is a different one: `poll` raises an error before a seek.
+            if not self._state.has_sought_in(growing.topic, known.topic_id):
+                return
+            first = 0
+            kept = [p for p in kept if p.topic != growing.topic or p.partition < known.partitions]
+        elif known.partitions <= first:
+            return
+        new = [TopicPartition(growing.topic, n) for n in range(first, known.partitions)]
+        self._assign(
+            list(dict.fromkeys([*kept, *new])),
+            OffsetPosition.EARLIEST,
+            growing._replace(topic_id=known.topic_id, partitions=known.partitions),
+        )
 
     def _unclean_election(self, election: UncleanElection) -> None:
         _log.warning(

@@ -7,10 +7,12 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
+from tidelog.client.admin_api import method_of
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
@@ -38,13 +40,43 @@ _Response = TypeVar("_Response", bound=Message)
 class Answered(NamedTuple):
     """The outcome of a request.
 
-    - `error`: the error with which the controller rejected it; None: none.
-    - `in_doubt`: an earlier try got no answer.
+    - `error`: the error with which the controller rejected it; None: none. Its `outcome_unknown`
+      counts all tries.
+    - `in_doubt`: an earlier try may have made the change.
     - `trace_id`: the trace of all tries."""
 
     error: TidelogError | None
     in_doubt: bool
     trace_id: str
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The tries of one request.
+
+    - `is_change`: whether the request asks for a change.
+    - `in_doubt`: a try may have made the change: it got no answer, or an error that says so."""
+
+    is_change: bool
+    in_doubt: bool = False
+
+    def failed(self, error: UnreachableError | TidelogError) -> None:
+        """Counts a try that will be repeated."""
+        if isinstance(error, UnreachableError):
+            self.in_doubt |= self.is_change and not error.unresolved
+        else:
+            self.in_doubt |= self.is_change and error.outcome_unknown
+
+    def final(self, error: TidelogError) -> TidelogError:
+        """Returns the error of the last try as the error of all of them."""
+        if error.outcome_unknown or not self.in_doubt:
+            return error
+        return TidelogError(
+            error.code,
+            f"{error.message}; an earlier try of this request may have been carried out",
+            error.leader,
+            outcome_unknown=True,
+        )
 
 
 class ControllerCalls:
@@ -94,10 +126,16 @@ class ControllerCalls:
         self, request: Message, response: type[_Response], timeout_ms: int
     ) -> tuple[_Response, Answered]:
         """As `ask`, for callers that interpret an error by what earlier tries may have done."""
+        tries = _Tries(is_change(request))
         with of_request(self._rng) as trace_id, self._signed():
-            answer, in_doubt = await self._try_controllers(request, response, timeout_ms)
-        error = error_of(answer)
-        return answer, Answered(error, in_doubt, trace_id)
+            try:
+                answer = await self._try_controllers(request, response, timeout_ms, tries)
+            except TidelogError as error:
+                raise tries.final(error) from None
+        rejection = error_of(answer)
+        if rejection is not None:
+            rejection = tries.final(rejection)
+        return answer, Answered(rejection, tries.in_doubt, trace_id)
 
     @contextmanager
     def _signed(self) -> Iterator[None]:
@@ -108,11 +146,10 @@ class ControllerCalls:
             yield
 
     async def _try_controllers(
-        self, request: Message, response: type[_Response], timeout_ms: int
-    ) -> tuple[_Response, bool]:
+        self, request: Message, response: type[_Response], timeout_ms: int, tries: _Tries
+    ) -> _Response:
         """Returns the first answer that is no error, or an error that a retry cannot fix."""
         give_up_ms = self._clock.monotonic_ms() + timeout_ms
-        in_doubt = False
         problem = "no active controller is known"
         sent = False
         for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -126,18 +163,19 @@ class ControllerCalls:
                 break
             address = self._metadata.controller_address
             if address:
-                sent = True
+                sent = tries.is_change
                 try:
                     api = self._connections.controller(address)
                     left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
                     answer = await api.call(request, response, left_ms + ANSWER_GRACE_MS)
                 except UnreachableError as error:
-                    in_doubt = True
+                    tries.failed(error)
                     problem = str(error)
                 else:
                     rejection = error_of(answer)
                     if rejection is None or not _may_change(rejection):
-                        return answer, in_doubt
+                        return answer
+                    tries.failed(rejection)
                     problem = f"{address}: {rejection.message}"
             if self._clock.monotonic_ms() >= give_up_ms:
                 break
@@ -148,6 +186,13 @@ class ControllerCalls:
 def error_of(answer: Any) -> TidelogError | None:
     """Returns the error of a message with a field `error`."""
     return error_from_wire(answer.error) if answer.HasField("error") else None
+
+
+def is_change(request: Message) -> bool:
+    """Returns whether a request of AdminService asks for a change, and not for a description or a
+    plan."""
+    is_query = method_of(request).startswith(("Describe", "List", "Check"))
+    return not (is_query or getattr(request, "dry_run", False))
 
 
 def _may_change(error: TidelogError) -> bool:

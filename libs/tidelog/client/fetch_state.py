@@ -134,6 +134,15 @@ class FetchState:
     def buffered_bytes(self) -> int:
         return sum(assigned.buffered_bytes for assigned in self._assigned.values())
 
+    def has_sought_in(self, topic: str, topic_id: str) -> bool:
+        """Returns whether the caller has sought in this topic, after the error that a topic of the
+        name was deleted."""
+        return any(
+            a.error is None and not a.missing and a.topic_id in ("", topic_id)
+            for p, a in self._assigned.items()
+            if p.topic == topic
+        )
+
     def get(self, partition: TopicPartition) -> Assigned:
         """Returns the state of a partition. Raises `TidelogError` if it is not assigned."""
         assigned = self._assigned.get(partition)

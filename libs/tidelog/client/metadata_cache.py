@@ -109,7 +109,7 @@ class MetadataCache:
             self._denied[topic.name] = True
             return True
         self._errors.pop(topic.name, None)
-        self._denied.pop(topic.name, None)
+        was_denied = self._denied.pop(topic.name, None) is not None
         reported = _topic_from_wire(topic)
         if known is not None and known.topic_id != reported.topic_id:
             if reported.create_revision < known.create_revision:
@@ -118,7 +118,7 @@ class MetadataCache:
             self._topics[topic.name] = reported
             return True
         now = self._topics[topic.name] = reported if known is None else _joined(known, reported)
-        return known is not None and known.partitions != now.partitions
+        return was_denied or (known is not None and known.partitions != now.partitions)
 
     def apply_hint(self, partition: TopicPartition, topic_id: str, hint: LeaderHint) -> bool:
         """Applies a leader that a broker named when it rejected a request for this topic id.

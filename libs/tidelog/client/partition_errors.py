@@ -72,7 +72,10 @@ class PartitionErrors:
                 continue
             partition = assigned.partition
             error = removal_error(partition) if leader_of(partition) is None else None
-            if error is not None and not assigned.missing:
+            if error is not None and assigned.missing:
+                # The reason may have changed: the topic was created again with fewer partitions.
+                assigned.error = error
+            elif error is not None:
                 assigned.missing = True
                 self.add(assigned, error)
             elif error is None and assigned.missing:

@@ -26,6 +26,8 @@ from weakref import WeakSet
 MAX_WAIT_S = 1.0
 # How long requests in progress may take to end, within that time.
 MAX_CLOSING_S = 0.5
+# How long gRPC's poll thread may take to end once the last channel is closed.
+MAX_ENDING_S = 0.05
 # How long an event loop blocks at most.
 MAX_STANDSTILL_S = 5.0
 
@@ -121,6 +123,9 @@ def _before() -> None:
     if is_polling():
         # A reference cycle may hold a channel, for example that of an error and its traceback.
         gc.collect()
+        until_s = time.monotonic() + MAX_ENDING_S
+        while is_polling() and time.monotonic() < until_s:
+            time.sleep(0.001)
     # Determined before the fork, because the child has only the thread that forks.
     _was_polling = is_polling()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
+from tidelog.errors import OUTCOME_UNKNOWN, ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Batch, BatchHeader, LeaderHint
 from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
 
@@ -63,11 +63,13 @@ def error_to_wire(error: TidelogError) -> errors_pb2.Error:
         damaged = errors_pb2.DamagedRecords(
             first_offset=error.first_offset, next_offset=error.next_offset
         )
+    by_code = error.outcome_unknown == (error.code in OUTCOME_UNKNOWN)
     return errors_pb2.Error(
         code=error.code.value,  # type: ignore[arg-type]  # the enums have equal values
         message=error.message,
         leader=leader,
         damaged=damaged,
+        outcome_unknown=None if by_code else error.outcome_unknown,
     )
 
 
@@ -77,17 +79,19 @@ def error_from_wire(wire: errors_pb2.Error) -> TidelogError:
         code = ErrorCode(wire.code)
     except ValueError:
         code = ErrorCode.INTERNAL
+    outcome_unknown = wire.outcome_unknown if wire.HasField("outcome_unknown") else None
     if code is ErrorCode.RECORDS_DAMAGED and wire.HasField("damaged"):
         return RecordsDamagedError(
             code,
             wire.message,
             first_offset=wire.damaged.first_offset,
             next_offset=wire.damaged.next_offset,
+            outcome_unknown=outcome_unknown,
         )
     leader = None
     if wire.HasField("leader"):
         leader = LeaderHint(wire.leader.broker_id, wire.leader.leader_epoch, wire.leader.address)
-    return TidelogError(code, wire.message, leader)
+    return TidelogError(code, wire.message, leader, outcome_unknown=outcome_unknown)
 
 
 def partition_count(topic: broker_pb2.TopicMetadata) -> int:

@@ -322,12 +322,17 @@ class Error(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
+    OUTCOME_UNKNOWN_FIELD_NUMBER: _builtins.int
     code: Global___ErrorCode.ValueType
     """Error code, for programs. A program treats a code that it does not know as
     ERROR_CODE_INTERNAL.
     """
     message: _builtins.str
     """Message for people: what is wrong and how to correct it."""
+    outcome_unknown: _builtins.bool
+    """Whether the request may have been carried out despite the error. Absent: it may have been if
+    the code is REQUEST_TIMED_OUT or LEADER_CHANGED, and was not otherwise.
+    """
     @_builtins.property
     def leader(self) -> Global___LeaderHint:
         """Address of the leader. Set only with NOT_LEADER, in responses to clients, if the leader is
@@ -345,12 +350,15 @@ class Error(_message.Message):
         message: _builtins.str = ...,
         leader: Global___LeaderHint | None = ...,
         damaged: Global___DamagedRecords | None = ...,
+        outcome_unknown: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "leader", b"leader"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_outcome_unknown", b"_outcome_unknown", "damaged", b"damaged", "leader", b"leader", "outcome_unknown", b"outcome_unknown"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "damaged", b"damaged", "leader", b"leader", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_outcome_unknown", b"_outcome_unknown", "code", b"code", "damaged", b"damaged", "leader", b"leader", "message", b"message", "outcome_unknown", b"outcome_unknown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__outcome_unknown: _TypeAlias = _typing.Literal["outcome_unknown"]  # noqa: Y015
+    _WhichOneofArgType__outcome_unknown: _TypeAlias = _typing.Literal["_outcome_unknown", b"_outcome_unknown"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__outcome_unknown) -> _WhichOneofReturnType__outcome_unknown | None: ...
 
 Global___Error: _TypeAlias = Error  # noqa: Y015
 

@@ -315,7 +315,9 @@ class LeaderAdmin:
             return _superseded(name, before, wanted, self._last_requested[name])
         if state is None:
             gone = TidelogError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} was deleted while the request waited"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{name} was deleted while the request waited",
+                outcome_unknown=True,
             )
             return LeaderResult(name, before, wanted.leader, gone)
         if state.leader == wanted.leader and (

@@ -472,6 +472,7 @@ def _not_planned() -> TidelogError:
         ErrorCode.REQUEST_TIMED_OUT,
         f"the plan was not made within {DEFAULT_TIMEOUT_MS // 1_000} s, because others were being "
         "made; nothing was started; try again",
+        outcome_unknown=False,
     )
 
 

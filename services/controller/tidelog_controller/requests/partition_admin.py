@@ -25,6 +25,7 @@ from tidelog_controller.requests.request_checks import (
     check_revision,
     is_growing,
     known_topic,
+    maybe_done,
     outcome_unknown,
     pending_brokers,
     request_timeout_ms,
@@ -204,6 +205,10 @@ class PartitionAdmin:
         request = waiting.request
         try:
             topic = known_topic(self._context, request.topic, waiting.topic_id)
+        except TidelogError as gone:
+            begun = waiting.change is not None
+            return self._reply(waiting, AdminReply(maybe_done(gone, begun=begun)))
+        try:
             if waiting.done is None and not self._is_in_flight(waiting):
                 change = self._change(request, topic, waiting.places)
                 if change is not None and now_ms < waiting.deadline_ms:

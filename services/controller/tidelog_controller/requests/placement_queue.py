@@ -59,6 +59,7 @@ class PlacementQueue:
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{len(self._waiting)} requests wait for their partitions to be placed; nothing "
                 "was started; try again later",
+                outcome_unknown=False,
             )
         find = partial(place_each, numbers, factor, brokers, start_of(topic_id))
         self._waiting[request.request_id] = _Search(request, find)

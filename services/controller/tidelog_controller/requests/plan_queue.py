@@ -71,6 +71,7 @@ class PlanQueue:
             raise TidelogError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{len(self._drafts)} plans wait to be made; nothing was started; try again later",
+                outcome_unknown=False,
             )
         self._drafts[request_id] = _Draft(make, confirmed)
 

@@ -19,6 +19,7 @@ from tidelog_controller.requests.request_checks import (
     being_deleted,
     check_choices,
     check_revision,
+    maybe_done,
     request_timeout_ms,
 )
 from tidelog_controller.state.admin_requests import Caller
@@ -106,10 +107,13 @@ class RecoveryAdmin:
 
     def _advance(self, recovery: _Recovery, now_ms: int) -> list[Command]:
         topic = self._context.topics.get(recovery.topic)
+        begun = recovery.intent is not None
         if topic is None or topic.entry.topic_id != recovery.consent.topic_id:
-            return self._reply(recovery, AdminReply(unknown_topic(recovery.topic)))
+            gone = maybe_done(unknown_topic(recovery.topic), begun=begun)
+            return self._reply(recovery, AdminReply(gone))
         if recovery.topic in self._context.deletions:
-            return self._reply(recovery, AdminReply(being_deleted(recovery.topic)))
+            going = maybe_done(being_deleted(recovery.topic), begun=begun)
+            return self._reply(recovery, AdminReply(going))
         conflicts = {p: self._conflict(recovery, p) for p in recovery.partitions}
         waiting = {
             p

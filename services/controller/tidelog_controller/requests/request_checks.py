@@ -114,6 +114,13 @@ def being_deleted(topic: str) -> TidelogError:
     )
 
 
+def maybe_done(error: TidelogError, *, begun: bool) -> TidelogError:
+    """Returns the error of a waiting request. `begun`: it has begun to write, so that it may have
+    been carried out."""
+    error.outcome_unknown |= begun
+    return error
+
+
 def outcome_unknown(what: str) -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,

@@ -89,4 +89,5 @@ def _busy(waiting: int) -> TidelogError:
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"{waiting} requests to describe the cluster are waiting already; try again later",
+        outcome_unknown=False,
     )

@@ -34,6 +34,7 @@ from tidelog_controller.requests.request_checks import (
     check_revision,
     created_by,
     is_growing,
+    maybe_done,
     other_id,
     outcome_unknown,
     pending_brokers,
@@ -310,19 +311,19 @@ class TopicAdmin:
     def _creation_reply(self, creation: _Creation, now_ms: int) -> AdminReply | None:
         name, entry = creation.mutation.topic, creation.mutation.entry
         timed_out = now_ms >= creation.deadline_ms
-        if name in self._context.deletions or self._is_malformed_intent(name):
-            return AdminReply(being_deleted(name))
         topic = self._context.topics.get(name)
+        creation.seen |= topic is not None and topic.entry.topic_id == entry.topic_id
+        if name in self._context.deletions or self._is_malformed_intent(name):
+            return AdminReply(maybe_done(being_deleted(name), begun=creation.seen))
         if topic is None:
             if self._context.keys.topic(name) in self._context.malformed:
                 return AdminReply(_exists(name))
             if creation.seen:
-                return AdminReply(unknown_topic(name))
+                return AdminReply(maybe_done(unknown_topic(name), begun=True))
             unknown = outcome_unknown(f"topic {name} exists")
             return AdminReply(unknown) if timed_out else None
         if topic.entry.topic_id != entry.topic_id:
-            return AdminReply(_exists(name))
-        creation.seen = True
+            return AdminReply(maybe_done(_exists(name), begun=creation.seen))
         unplaced = self._context.unplaced.count(name) if timed_out else 0
         if unplaced:
             error = unplaced_partitions(

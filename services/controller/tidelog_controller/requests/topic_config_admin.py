@@ -22,6 +22,7 @@ from tidelog_controller.policies.topic_limits import check_config, check_config_
 from tidelog_controller.requests.request_checks import (
     check_revision,
     known_topic,
+    maybe_done,
     outcome_unknown,
     pending_brokers,
     request_timeout_ms,
@@ -125,6 +126,10 @@ class TopicConfigAdmin:
         request, timed_out = alteration.request, now_ms >= alteration.deadline_ms
         try:
             topic = known_topic(self._context, request.topic, alteration.topic_id)
+        except TidelogError as gone:
+            begun = alteration.change is not None
+            return self._reply(alteration, AdminReply(maybe_done(gone, begun=begun)))
+        try:
             if not alteration.written and not self._is_in_flight(alteration):
                 change = self._change(request, topic)
                 alteration.written = change is None

@@ -195,7 +195,7 @@ class EventLoop:
     async def submit(self, request: AdminRequest) -> AdminReply:
         """Waits for the reply, which arrives at the request's own timeout at the latest."""
         if self._over:
-            return AdminReply(_deposed())
+            return AdminReply(_deposed(outcome_unknown=False))
         self._last_request_id += 1
         request_id = self._last_request_id
         reply: asyncio.Future[AdminReply] = asyncio.get_running_loop().create_future()
@@ -219,7 +219,7 @@ class EventLoop:
 
     def _take_report(self, event: LeadersUnreachable | DiskReported) -> TidelogError | None:
         if self._over:
-            return _deposed()
+            return _deposed(outcome_unknown=False)
         try:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
@@ -443,17 +443,18 @@ class EventLoop:
         self._over = True
         for reply in self._requests.values():
             if not reply.done():
-                reply.set_result(AdminReply(_deposed()))
+                reply.set_result(AdminReply(_deposed(outcome_unknown=True)))
         channels = list(self._channels.values())
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels))
 
 
-def _deposed() -> TidelogError:
+def _deposed(*, outcome_unknown: bool) -> TidelogError:
     return TidelogError(
         ErrorCode.NOT_CONTROLLER,
         "this controller stopped being the active one before the request was done; the next "
         "active controller completes what was started; check its progress there",
+        outcome_unknown=outcome_unknown,
     )
 
 
@@ -471,4 +472,5 @@ def _busy() -> TidelogError:
         ErrorCode.REQUEST_TIMED_OUT,
         f"the controller's queue of {MAX_QUEUED_EVENTS} events is full; nothing was started; try "
         "again later",
+        outcome_unknown=False,
     )

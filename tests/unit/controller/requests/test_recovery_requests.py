@@ -166,10 +166,11 @@ def test_a_topic_that_is_being_deleted_is_not_recovered() -> None:
     driver.brokers[1].mute = True
     driver.delete_topic()
     late = driver.recover()
-    for request in (waiting, late):
+    for request, has_begun in ((waiting, True), (late, False)):
         error = driver.replies[request].error
         assert error is not None
         assert error.code is ErrorCode.TOPIC_BEING_DELETED
+        assert error.outcome_unknown is has_begun
     driver.brokers[1].mute = False
     driver.kill_broker(1)
     driver.watch()
