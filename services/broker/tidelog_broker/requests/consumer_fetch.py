@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -28,10 +29,12 @@ from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_runtime.clock import Clock
 
-# Work of a fetch between two turns of the event loop, a millisecond or two: this many partitions
-# without news, or fewer that are read. A read may have to open the segment's file.
+# Work that a fetch takes at a time from FETCH_WORK_PER_TURN, which all fetches share: this
+# many partitions without news, or fewer that are read. A read may have to open the segment's file.
 WORK_PER_TURN = 32
 WORK_OF_READ = 6
+# A read of this many bytes takes as long as a partition without news.
+BYTES_PER_WORK = 64 << 10
 
 
 class FetchEntry(NamedTuple):
@@ -51,6 +54,38 @@ class FetchOutcome(NamedTuple):
 
     answer: FetchAnswer | None
     error: TidelogError | None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the partitions of a waiting fetch hold, by position. Records are not kept: thousands of
+    fetches may wait with as many bytes as an answer may have.
+
+    - `cold`: only on disk, and being read.
+    - `coming`: unreadable, and a follower may still send it.
+    """
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    cold: set[int] = field(default_factory=set)
+    coming: set[int] = field(default_factory=set)
+    failed: set[int] = field(default_factory=set)
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes.values())
+
+    def update(self, outcomes: Mapping[int, FetchOutcome]) -> None:
+        self.cold -= outcomes.keys()
+        self.failed -= outcomes.keys()
+        for position, (answer, error) in outcomes.items():
+            self.sizes.pop(position, None)
+            if error is not None:
+                self.failed.add(position)
+            if answer is not None:
+                if size := size_of(answer):
+                    self.sizes[position] = size
+                if answer.cold is not None:
+                    self.cold.add(position)
 
 
 class FetchWait(NamedTuple):
@@ -88,38 +123,64 @@ class ConsumerFetch:
         for even if `min_bytes` is 0: an empty answer would only cause the same request again.
         """
         wanted = bytes_to_wait_for(wait.min_bytes, wait.max_bytes)
+        everything = range(len(entries))
+        positions: Sequence[int] = everything
+        by_name = {entry.name: position for position, entry in enumerate(entries)}
+        found = _Found()
         with self._purgatory.commits(entry.name for entry in entries) as moved:
             deadline = Deadline(wait.max_wait_ms, moved)
             try:
                 while True:
-                    moved.clear()
+                    changed = {by_name[name] for name in moved.take_moved()}
                     over = deadline.over
-                    outcomes, size, waiting = await self._collect(entries, wait.max_bytes, moved)
-                    is_enough = size >= wanted and not (size == 0 and _is_cold(outcomes))
-                    if over or is_enough or any(outcome.error for outcome in outcomes):
+                    if len(positions) < len(entries):
+                        positions = sorted(changed | found.cold | found.coming)
+                    outcomes, waiting = await self._collect(
+                        entries, positions, found, wait.max_bytes, moved
+                    )
+                    found.update(outcomes)
+                    is_enough = found.size >= wanted and not (found.size == 0 and found.cold)
+                    if not (over or is_enough or found.failed):
+                        del outcomes
+                        await moved.wait()
+                        positions = ()
+                    elif len(positions) < len(entries):
+                        positions = everything
+                    else:
                         for entry in waiting:
                             now_ms = self._clock.monotonic_ms()
                             self.waiting.note(entry.name, entry.fetch_offset, now_ms)
-                        return outcomes
-                    await moved.wait()
+                        return [outcomes[position] for position in everything]
             finally:
                 deadline.cancel()
 
     async def _collect(
-        self, entries: Sequence[FetchEntry], max_bytes: int, woken: asyncio.Event
-    ) -> tuple[list[FetchOutcome], int, list[FetchEntry]]:
-        """Returns the outcomes, their bytes, and the entries whose record is not committed."""
+        self,
+        entries: Sequence[FetchEntry],
+        positions: Sequence[int],
+        found: _Found,
+        max_bytes: int,
+        woken: asyncio.Event,
+    ) -> tuple[dict[int, FetchOutcome], list[FetchEntry]]:
+        """Reads the entries at `positions`. Returns the outcomes by position, and the entries whose
+        record is not committed.
+
+        - `found`: of the other positions.
+        """
         self._turn += 1
         outcomes: dict[int, FetchOutcome] = {}
         waiting: list[FetchEntry] = []
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
         cold = ColdFetch(self._cold_reads, woken, budget)
-        size = work = 0
-        for position in rotated(len(entries), self._turn):
-            if work >= WORK_PER_TURN:
-                work = 0
-                await asyncio.sleep(0)
-            work += 1
+        size = found.size - sum(found.sizes.get(position, 0) for position in positions)
+        turns = self._purgatory.fetch_turns
+        granted = 0
+        for number, turn in enumerate(rotated(len(positions), self._turn)):
+            if granted <= 0:
+                granted = min(WORK_PER_TURN, len(positions) - number)
+                await turns.take(granted)
+            granted -= 1
+            position = positions[turn]
             entry = entries[position]
             bounds = None
             try:
@@ -131,9 +192,11 @@ class ConsumerFetch:
                 )
                 answer = cold.read(read, partition.log)
             except RecordsDamagedError as error:
-                found = OffsetRange(error.first_offset, error.next_offset)
-                waits = self._is_coming(partition, found)
+                damaged = OffsetRange(error.first_offset, error.next_offset)
+                waits = self._is_coming(partition, damaged)
                 outcomes[position] = FetchOutcome(bounds, None if waits else error)
+                if waits:
+                    found.coming.add(position)
             except TidelogError as error:
                 outcomes[position] = FetchOutcome(bounds, error)
                 if bounds is not None:
@@ -144,22 +207,21 @@ class ConsumerFetch:
                     bounds = None
                 outcomes[position] = FetchOutcome(bounds, rejection)
             else:
-                size += size_of(answer)
+                answered = size_of(answer)
+                size += answered
                 outcomes[position] = FetchOutcome(answer, None)
                 if answer.batches or answer.cold is not None:
-                    work += WORK_OF_READ
+                    work = WORK_OF_READ + answered // BYTES_PER_WORK
+                    granted -= work
+                    turns.spend(work)
                 if answer.is_uncommitted:
                     waiting.append(entry)
                 if answer.batches and self._manager.disk:
                     self._manager.disk.took(partition.key, "read")
-        return [outcomes[position] for position in range(len(entries))], size, waiting
+        return outcomes, waiting
 
     def _note_outrun(self, entry: FetchEntry, bounds: FetchAnswer, error: TidelogError) -> None:
         is_deleted = entry.fetch_offset < bounds.log_start_offset
         if is_deleted and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             now_ms = self._clock.monotonic_ms()
             self.outrun.note(entry.name, entry.fetch_offset, error.message, now_ms)
-
-
-def _is_cold(outcomes: Sequence[FetchOutcome]) -> bool:
-    return any(o.answer is not None and o.answer.cold is not None for o in outcomes)
