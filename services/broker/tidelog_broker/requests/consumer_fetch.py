@@ -24,7 +24,7 @@ from tidelog_broker.requests.fetch_wait import (
     rotated,
     size_of,
 )
-from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.requests.purgatory import Purgatory, work_of_registering
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_runtime.clock import Clock
@@ -50,10 +50,12 @@ class FetchOutcome(NamedTuple):
 
     - `answer`: with an error it has no batches, and is None if this broker does not lead the
       partition.
+    - `is_coming`: the batch is unreadable here, and a follower may still send it.
     """
 
     answer: FetchAnswer | None
     error: TidelogError | None
+    is_coming: bool = False
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ class _Found:
     fetches may wait with as many bytes as an answer may have.
 
     - `cold`: only on disk, and being read.
-    - `coming`: unreadable, and a follower may still send it.
+    - `coming`: see `FetchOutcome.is_coming`.
     """
 
     sizes: dict[int, int] = field(default_factory=dict)
@@ -75,12 +77,14 @@ class _Found:
         return sum(self.sizes.values())
 
     def update(self, outcomes: Mapping[int, FetchOutcome]) -> None:
-        self.cold -= outcomes.keys()
-        self.failed -= outcomes.keys()
-        for position, (answer, error) in outcomes.items():
+        for before in (self.cold, self.coming, self.failed):
+            before -= outcomes.keys()
+        for position, (answer, error, is_coming) in outcomes.items():
             self.sizes.pop(position, None)
             if error is not None:
                 self.failed.add(position)
+            if is_coming:
+                self.coming.add(position)
             if answer is not None:
                 if size := size_of(answer):
                     self.sizes[position] = size
@@ -127,6 +131,7 @@ class ConsumerFetch:
         positions: Sequence[int] = everything
         by_name = {entry.name: position for position, entry in enumerate(entries)}
         found = _Found()
+        await self._purgatory.fetch_turns.take(work_of_registering(len(entries)))
         with self._purgatory.commits(entry.name for entry in entries) as moved:
             deadline = Deadline(wait.max_wait_ms, moved)
             try:
@@ -182,43 +187,42 @@ class ConsumerFetch:
             granted -= 1
             position = positions[turn]
             entry = entries[position]
-            bounds = None
-            try:
-                partition = self._manager.partition(entry.name, entry.topic_id)
-                bounds = partition.bounds()
-                room = min(entry.max_bytes, budget - size)
-                read = partial(
-                    partition.read_for_consumer, entry.fetch_offset, entry.known_epoch, room
-                )
-                answer = cold.read(read, partition.log)
-            except RecordsDamagedError as error:
-                damaged = OffsetRange(error.first_offset, error.next_offset)
-                waits = self._is_coming(partition, damaged)
-                outcomes[position] = FetchOutcome(bounds, None if waits else error)
-                if waits:
-                    found.coming.add(position)
-            except TidelogError as error:
-                outcomes[position] = FetchOutcome(bounds, error)
-                if bounds is not None:
-                    self._note_outrun(entry, bounds, error)
-            except LogError as error:
-                rejection = self._manager.replica_failed(partition, error, "read")
-                if partition.leading is None:
-                    bounds = None
-                outcomes[position] = FetchOutcome(bounds, rejection)
-            else:
-                answered = size_of(answer)
-                size += answered
-                outcomes[position] = FetchOutcome(answer, None)
-                if answer.batches or answer.cold is not None:
-                    work = WORK_OF_READ + answered // BYTES_PER_WORK
-                    granted -= work
-                    turns.spend(work)
-                if answer.is_uncommitted:
-                    waiting.append(entry)
-                if answer.batches and self._manager.disk:
-                    self._manager.disk.took(partition.key, "read")
+            room = min(entry.max_bytes, budget - size)
+            outcome = outcomes[position] = self._read(entry, room, cold)
+            answer = outcome.answer
+            if answer is None or outcome.error is not None:
+                continue
+            answered = size_of(answer)
+            size += answered
+            if answer.is_uncommitted:
+                waiting.append(entry)
+            if answer.batches or answer.cold is not None:
+                work = WORK_OF_READ + answered // BYTES_PER_WORK
+                granted -= work
+                turns.spend(work)
         return outcomes, waiting
+
+    def _read(self, entry: FetchEntry, room: int, cold: ColdFetch) -> FetchOutcome:
+        bounds = None
+        try:
+            partition = self._manager.partition(entry.name, entry.topic_id)
+            bounds = partition.bounds()
+            read = partial(partition.read_for_consumer, entry.fetch_offset, entry.known_epoch, room)
+            answer = cold.read(read, partition.log)
+        except RecordsDamagedError as error:
+            if self._is_coming(partition, OffsetRange(error.first_offset, error.next_offset)):
+                return FetchOutcome(bounds, None, is_coming=True)
+            return FetchOutcome(bounds, error)
+        except TidelogError as error:
+            if bounds is not None:
+                self._note_outrun(entry, bounds, error)
+            return FetchOutcome(bounds, error)
+        except LogError as error:
+            rejection = self._manager.replica_failed(partition, error, "read")
+            return FetchOutcome(None if partition.leading is None else bounds, rejection)
+        if answer.batches and self._manager.disk:
+            self._manager.disk.took(partition.key, "read")
+        return FetchOutcome(answer, None)
 
     def _note_outrun(self, entry: FetchEntry, bounds: FetchAnswer, error: TidelogError) -> None:
         is_deleted = entry.fetch_offset < bounds.log_start_offset

@@ -7,7 +7,7 @@ one turn of the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -24,11 +24,18 @@ from tidelog_broker.requests.shared_turns import SharedTurns
 FETCH_WORK_PER_TURN = 64
 # Produces that are answered in one turn: each takes some hundred microseconds.
 PRODUCES_PER_TURN = 64
+# Partitions of a fetch that are registered in one unit of work.
+_REGISTERED_PER_WORK = 64
 # Waits that are ended in one step.
 _WAITS_PER_STEP = 16
 
 # None: committed, or synced. An error: it is not known whether it will be.
 Committed: TypeAlias = "asyncio.Future[TidelogError | None]"
+
+
+def work_of_registering(partitions: int) -> int:
+    """Returns the work of registering a fetch of so many partitions, or of ending it."""
+    return 1 + partitions // _REGISTERED_PER_WORK
 
 
 class WaitingFetch(asyncio.Event):
@@ -81,7 +88,12 @@ class Purgatory(WaitingRequests):
         try:
             yield wait
         finally:
-            self.remove_fetch(names, wait)
+            # In its turn: a client may cancel thousands of fetches together.
+            self.fetch_turns.do(partial(self._end_fetch, names, wait))
+
+    def _end_fetch(self, names: Sequence[TopicPartition], wait: WaitingFetch) -> int:
+        self.remove_fetch(names, wait)
+        return work_of_registering(len(names))
 
     def wake_fetches(self, name: TopicPartition) -> None:
         if name in self._commits and name not in self._to_wake:

@@ -1,11 +1,15 @@
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from tidelog.batch import new_damaged_batch
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_OFFSET, TopicPartition
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests import fetch_wait
 from tidelog_broker.requests.consumer_fetch import (
     WORK_OF_READ,
@@ -15,6 +19,7 @@ from tidelog_broker.requests.consumer_fetch import (
     FetchOutcome,
     FetchWait,
 )
+from tidelog_broker.requests.purgatory import FETCH_WORK_PER_TURN, WaitingFetch
 from unit.broker.broker_parts import (
     KEY,
     Replicas,
@@ -316,3 +321,112 @@ async def test_partitions_that_are_read_yield_more_than_those_without_news() -> 
         without_news = turns.taken()
         await fetching(replicas, *[entry(0, number=n) for n in range(count)])
         assert turns.taken() >= without_news + count * WORK_OF_READ // WORK_PER_TURN
+
+
+# -- many waiting fetches ----------------------------------------------------------------
+
+
+class Reads:
+    """Counts reads of partitions, and the most in one turn of the event loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, turns: Turns) -> None:
+        self.names: list[TopicPartition] = []
+        self._by_turn: Counter[int] = Counter()
+        read = Partition.read_for_consumer
+
+        def counted(partition: Partition, *args: Any, **options: Any) -> FetchAnswer:
+            self.names.append(partition.name)
+            self._by_turn[turns.count] += 1
+            return read(partition, *args, **options)
+
+        monkeypatch.setattr(Partition, "read_for_consumer", counted)
+
+    @property
+    def most_in_a_turn(self) -> int:
+        return max(self._by_turn.values())
+
+
+async def many_waiting(replicas: Replicas, fetches: int, partitions: int, **wait: int) -> Any:
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
+    entries = [entry(number=number) for number in range(partitions)]
+    waiting = FetchWait(**{"max_wait_ms": 500, "min_bytes": 10, "max_bytes": 1 << 20, **wait})
+    tasks = [asyncio.create_task(fetch.handle(entries, waiting)) for _ in range(fetches)]
+    await until_idle()
+    return tasks
+
+
+async def test_a_woken_fetch_reads_only_the_partition_that_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = Replicas()
+    partitions = [await replicas.lead(number) for number in range(50)]
+    (task,) = await many_waiting(replicas, 1, 50)
+    reads = Reads(monkeypatch, Turns())
+    commit(partitions[7], b"12345")
+    await until_idle()
+    assert reads.names == [on(7)]
+    commit(partitions[8], b"12345")
+    outcomes = await task
+    # The answer is read once: a waiting fetch keeps no records.
+    assert (sizes(outcomes)[7:9], len(reads.names)) == ([1, 1], 2 + 50)
+
+
+async def test_fetches_that_are_woken_together_share_the_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    tasks = await many_waiting(replicas, 200, 1)
+    async with Turns() as turns:
+        reads = Reads(monkeypatch, turns)
+        commit(partition, b"1234567890")
+        await asyncio.gather(*tasks)
+        assert len(reads.names) == 200
+        assert reads.most_in_a_turn <= FETCH_WORK_PER_TURN
+
+
+@pytest.mark.parametrize("way", ["deadline", "new"])
+async def test_fetches_that_read_all_partitions_share_the_turns(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    replicas = Replicas()
+    for number in range(10):
+        commit(await replicas.lead(number), b"1")
+    async with Turns() as turns:
+        wait = {"max_wait_ms": 0} if way == "new" else {"min_bytes": 1000}
+        reads = Reads(monkeypatch, turns)
+        await asyncio.gather(*await many_waiting(replicas, 40, 10, **wait))
+        assert len(reads.names) >= 400
+        assert reads.most_in_a_turn <= FETCH_WORK_PER_TURN
+
+
+async def test_a_move_wakes_a_bounded_number_of_fetches_in_a_turn() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    woken: list[WaitingFetch] = []
+
+    class Noting(WaitingFetch):
+        def moved(self, name: TopicPartition) -> None:
+            assert name == NAME
+            woken.append(self)
+
+    waits = [Noting(replicas.purgatory.fetch_turns) for _ in range(300)]
+    for wait in waits:
+        replicas.purgatory.add_fetch([NAME], wait)
+    for _ in range(3):
+        commit(partition)
+    assert len(woken) <= FETCH_WORK_PER_TURN
+    await until_idle()
+    # Moves that wait for a turn are one.
+    assert Counter(woken) == dict.fromkeys(waits, 2)
+
+
+async def test_fetches_that_are_cancelled_together_are_removed() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    tasks = await many_waiting(replicas, 200, 1)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await until_idle()
+    assert len(replicas.purgatory) == 0
