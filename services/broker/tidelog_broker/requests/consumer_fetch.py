@@ -18,8 +18,10 @@ from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
+    AnswerRoom,
     ColdFetch,
     Deadline,
+    Unlimited,
     bytes_to_wait_for,
     rotated,
     size_of,
@@ -65,12 +67,14 @@ class _Found:
 
     - `cold`: only on disk, and being read.
     - `coming`: see `FetchOutcome.is_coming`.
+    - `has_no_room`: records were left out because their client has too many unsent answers.
     """
 
     sizes: dict[int, int] = field(default_factory=dict)
     cold: set[int] = field(default_factory=set)
     coming: set[int] = field(default_factory=set)
     failed: set[int] = field(default_factory=set)
+    has_no_room: bool = False
 
     @property
     def size(self) -> int:
@@ -93,9 +97,15 @@ class _Found:
 
 
 class FetchWait(NamedTuple):
+    """How long a fetch waits, and for what.
+
+    - `answer`: the room that its client has for the answer; None: no limit.
+    """
+
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    answer: AnswerRoom | None = None
 
 
 class ConsumerFetch:
@@ -131,6 +141,7 @@ class ConsumerFetch:
         positions: Sequence[int] = everything
         by_name = {entry.name: position for position, entry in enumerate(entries)}
         found = _Found()
+        answer = wait.answer or Unlimited()
         await self._purgatory.fetch_turns.take(work_of_registering(len(entries)))
         with self._purgatory.commits(entry.name for entry in entries) as moved:
             deadline = Deadline(wait.max_wait_ms, moved)
@@ -140,17 +151,26 @@ class ConsumerFetch:
                     over = deadline.over
                     if len(positions) < len(entries):
                         positions = sorted(changed | found.cold | found.coming)
+                    answer.discard()
                     outcomes, waiting = await self._collect(
-                        entries, positions, found, wait.max_bytes, moved
+                        entries,
+                        positions,
+                        found,
+                        min(wait.max_bytes, MAX_RESPONSE_BYTES),
+                        moved,
+                        answer,
                     )
                     found.update(outcomes)
                     is_enough = found.size >= wanted and not (found.size == 0 and found.cold)
                     if not (over or is_enough or found.failed):
                         del outcomes
+                        answer.discard()
                         await moved.wait()
                         positions = ()
                     elif len(positions) < len(entries):
                         positions = everything
+                    elif found.has_no_room and found.size == 0 and not found.failed:
+                        raise answer.reject()
                     else:
                         for entry in waiting:
                             now_ms = self._clock.monotonic_ms()
@@ -164,8 +184,9 @@ class ConsumerFetch:
         entries: Sequence[FetchEntry],
         positions: Sequence[int],
         found: _Found,
-        max_bytes: int,
+        budget: int,
         woken: asyncio.Event,
+        answer_room: AnswerRoom,
     ) -> tuple[dict[int, FetchOutcome], list[FetchEntry]]:
         """Reads the entries at `positions`. Returns the outcomes by position, and the entries whose
         record is not committed.
@@ -173,9 +194,9 @@ class ConsumerFetch:
         - `found`: of the other positions.
         """
         self._turn += 1
+        found.has_no_room = False
         outcomes: dict[int, FetchOutcome] = {}
         waiting: list[FetchEntry] = []
-        budget = min(max_bytes, MAX_RESPONSE_BYTES)
         cold = ColdFetch(self._cold_reads, woken, budget)
         size = found.size - sum(found.sizes.get(position, 0) for position in positions)
         turns = self._purgatory.fetch_turns
@@ -187,13 +208,16 @@ class ConsumerFetch:
             granted -= 1
             position = positions[turn]
             entry = entries[position]
-            room = min(entry.max_bytes, budget - size)
+            room = min(entry.max_bytes, budget - size, answer_room.room())
             outcome = outcomes[position] = self._read(entry, room, cold)
             answer = outcome.answer
             if answer is None or outcome.error is not None:
                 continue
             answered = size_of(answer)
             size += answered
+            answer_room.grow(answered)
+            if room <= 0 and answer.high_watermark > entry.fetch_offset:
+                found.has_no_room = answer_room.room() <= 0
             if answer.is_uncommitted:
                 waiting.append(entry)
             if answer.batches or answer.cold is not None:
