@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from tidelog.batch import new_damaged_batch
-from tidelog.errors import ErrorCode
+from tidelog.caller_limits import CallerLimits, Callers
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, TopicPartition
+from tidelog.unsent_answers import ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, Answer
 from tidelog_broker.core.partition.exchange import FetchAnswer
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests import fetch_wait
@@ -433,3 +435,49 @@ async def test_fetches_that_are_cancelled_together_are_removed() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     await until_idle()
     assert len(replicas.purgatory) == 0
+
+
+# -- room for answers --------------------------------------------------------------------
+
+
+async def fetched_with(replicas: Replicas, answer: Answer, max_wait_ms: int) -> list[FetchOutcome]:
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
+    return await fetch.handle([entry()], FetchWait(max_wait_ms, 1, 1 << 20, answer))
+
+
+async def test_an_answer_is_as_large_as_its_client_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas, callers = Replicas(), Callers(CallerLimits())
+    partition = await replicas.lead()
+    for _ in range(4):
+        commit(partition, bytes(100))
+    monkeypatch.setitem(ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, 250)
+    first, second, third, fourth = (
+        callers.new_answer(f"ipv4:10.0.0.1:{port}") for port in range(1, 5)
+    )
+    for answer in (first, second, third):
+        assert sizes(await fetched_with(replicas, answer, 0)) == [1]
+    with pytest.raises(TidelogError) as caught:
+        await fetched_with(replicas, fourth, 300)
+    assert (caught.value.code, replicas.clock.monotonic_ms()) == (ErrorCode.TOO_MANY_REQUESTS, 300)
+    assert callers.rejected[UNSENT_BYTES_PER_CLIENT] == 1
+    other = callers.new_answer("ipv4:10.0.0.2:1")
+    monkeypatch.setitem(ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, 10_000)
+    assert sizes(await fetched_with(replicas, other, 0)) == [4]
+    monkeypatch.setitem(ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, 250)
+    callers.answers.end(first)
+    assert sizes(await fetched_with(replicas, fourth, 300)) == [1]
+
+
+async def test_a_waiting_fetch_takes_no_room() -> None:
+    replicas, callers = Replicas(), Callers(CallerLimits())
+    partition = await replicas.lead()
+    commit(partition, bytes(5))
+    answer = callers.new_answer("ipv4:10.0.0.1:1")
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
+    task = asyncio.create_task(fetch.handle([entry()], FetchWait(500, 10, 1 << 20, answer)))
+    await until_idle()
+    assert callers.answers.size == 0
+    await task
+    assert callers.answers.size == 5
