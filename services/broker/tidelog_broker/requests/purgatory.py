@@ -17,7 +17,7 @@ from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.waiting_requests import WaitingProduces, WaitingRequests, Wakeable
-from tidelog_broker.requests.shared_turns import SharedTurns
+from tidelog_runtime.shared_turns import SharedTurns
 
 # Work of all fetches of consumers in one turn of the event loop, two to four milliseconds. Its unit
 # is a partition without news, or the wake-up of a fetch.

@@ -1,6 +1,6 @@
 import asyncio
 
-from tidelog_broker.requests.shared_turns import SharedTurns
+from tidelog_runtime.shared_turns import SharedTurns
 
 
 async def test_steps_run_in_order_and_up_to_the_work_of_a_turn() -> None:
