@@ -34,7 +34,7 @@ from tidelog_runtime.telemetry.logging import Line, write_lines
 RING_CAPACITY = 20_000
 # Bound on the queue of a follower that does not keep up with the ring.
 MAX_QUEUED_FOR_FOLLOWER = 5_000
-# State changes and followers that get some in one turn of the event loop, of all followers together.
+# State changes, and followers that get them, in one turn of the event loop.
 FOLLOWED_PER_TURN = 200
 # A slice takes about half a millisecond. The pause between two leaves nine tenths of the processor
 # to the work that is reported. Ten thousand lines per second are enough to follow an incident.

@@ -44,10 +44,10 @@ class WaitingFetch(asyncio.Event):
     def __init__(self, turns: SharedTurns) -> None:
         super().__init__()
         self._turns = turns
-        self._moved: set[TopicPartition] = set()
+        self._moved: dict[TopicPartition, None] = {}
 
     def moved(self, name: TopicPartition) -> None:
-        self._moved.add(name)
+        self._moved[name] = None
         super().set()
 
     def set(self) -> None:
@@ -58,10 +58,10 @@ class WaitingFetch(asyncio.Event):
         super().set()
         return 1
 
-    def take_moved(self) -> set[TopicPartition]:
+    def take_moved(self) -> Iterable[TopicPartition]:
         """Returns the partitions that moved since the last call, and waits again."""
         self.clear()
-        moved, self._moved = self._moved, set()
+        moved, self._moved = self._moved, {}
         return moved
 
 
