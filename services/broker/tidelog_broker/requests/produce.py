@@ -95,10 +95,10 @@ class Produce:
                     for entry in entries
                 ]
                 await self._append_all(timed, acks, errors, outcomes, waits)
-        except TidelogError as error:
-            if error.code is not ErrorCode.TOO_MANY_REQUESTS:
+        except TidelogError as rejection:
+            if rejection.code is not ErrorCode.TOO_MANY_REQUESTS:
                 raise
-            errors.update(dict.fromkeys(admitted, error))
+            errors.update(dict.fromkeys(admitted, rejection))
             outcomes = [ProduceOutcome(None, errors[entry.name], -1) for entry in entries]
         if waits:
             left_ms = max(1, deadline_ms - self._clock.monotonic_ms())

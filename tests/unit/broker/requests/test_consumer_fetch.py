@@ -353,10 +353,17 @@ class Reads:
         self._in_this_turn = 0
 
 
-async def many_waiting(replicas: Replicas, fetches: int, partitions: int, **wait: int) -> Any:
+async def many_waiting(
+    replicas: Replicas,
+    fetches: int,
+    partitions: int,
+    *,
+    max_wait_ms: int = 500,
+    min_bytes: int = 10,
+) -> list[asyncio.Task[list[FetchOutcome]]]:
     fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
     entries = [entry(number=number) for number in range(partitions)]
-    waiting = FetchWait(**{"max_wait_ms": 500, "min_bytes": 10, "max_bytes": 1 << 20, **wait})
+    waiting = FetchWait(max_wait_ms, min_bytes, 1 << 20)
     tasks = [asyncio.create_task(fetch.handle(entries, waiting)) for _ in range(fetches)]
     await until_idle()
     return tasks
