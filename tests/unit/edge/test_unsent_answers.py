@@ -35,6 +35,8 @@ class Broker(broker_pb2_grpc.BrokerServiceServicer):
         result = broker_pb2.ProducePartitionResult(topic="a" * SIZE)
         return broker_pb2.ProduceResponse(partitions=[result])
 
+    Fetch = ListOffsets = InitProducerId = DescribeProducers = Metadata
+
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
