@@ -59,7 +59,8 @@ def requests() -> str:
         (
             (
                 "Produce",
-                _mib(bounds.MAX_PRODUCE_REQUEST_BYTES),
+                f"{_mib(bounds.MAX_PRODUCE_REQUEST_BYTES)}; "
+                f"{_mib(bounds.MAX_PRODUCE_DECODED_BYTES)} once its batches are decompressed",
                 f"{bounds.MAX_PRODUCE_PARTITIONS:,} partitions; {bounds.MAX_PRODUCE_BATCHES:,} "
                 "batches of a partition",
                 f"{bounds.MAX_PRODUCE_ENTRIES:,} partitions and batches together",

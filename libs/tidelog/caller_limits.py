@@ -4,12 +4,14 @@ one service. No I/O."""
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.unsent_answers import ANSWER_LIMITS, ANSWER_TIMEOUT, Answer, UnsentAnswers
 
 # Addresses at a limit that are remembered.
 MAX_REMEMBERED = 100
@@ -60,7 +62,7 @@ class CallerLimits(NamedTuple):
 
 
 # Limits of a broker or controller.
-SERVICE_LIMITS = (*CallerLimits._fields, *METRICS_LIMITS)
+SERVICE_LIMITS = (*CallerLimits._fields, *ANSWER_LIMITS, *METRICS_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class Callers:
         # Requests of brokers and controllers, by connection.
         self._internal: Counter[str] = Counter()
         self._reached = ReachedLimits(on_reached)
+        self.answers = UnsentAnswers(self._count_answer)
 
     def begin(self, peer: str, now_ms: int, reserved: int = 0) -> None:
         """Counts a request. Raises TOO_MANY_REQUESTS, which names the limit.
@@ -207,6 +210,18 @@ class Callers:
         """
         self.rejected[limit] += 1
         self._reached.rejected(address, limit, METRICS_LIMITS[limit], now_ms)
+
+    def new_answer(self, peer: str) -> Answer:
+        """Returns the answer of a new call; `answers.end` ends it."""
+        return Answer(self.answers, peer, address_of(peer))
+
+    def answer_not_received(self, peer: str) -> None:
+        """Counts a connection that was closed because it took no answer for too long."""
+        self._count_answer(address_of(peer), ANSWER_TIMEOUT, ANSWER_LIMITS[ANSWER_TIMEOUT])
+
+    def _count_answer(self, address: str, limit: str, value: int) -> None:
+        self.rejected[limit] += 1
+        self._reached.rejected(address, limit, value, time.monotonic_ns() // 1_000_000)
 
     def reached(self, now_ms: int) -> list[LimitReached]:
         """Returns the limits that addresses are at, the latest rejection first."""

@@ -316,8 +316,8 @@ def check(
     *,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     limits: RecordLimits = RECORD_LIMITS,
-) -> None:
-    """Checks whether a leader may append the batch of a producer.
+) -> int:
+    """Checks whether a leader may append the batch of a producer. Returns its decompressed bytes.
 
     Each check precedes the work that it bounds: counts before the checksum, the layout of the
     message before its entries are parsed. Raises `TidelogError`: CORRUPT_BATCH if the CRC does not
@@ -344,6 +344,7 @@ def check(
     check_key_size(max(columns.keys, default=0), limits)
     if opened.message.headers:
         _check_headers(opened.message, header.record_count, limits)
+    return len(plain)
 
 
 def decompressed(batch: Batch, max_decompressed_bytes: int) -> Plain:

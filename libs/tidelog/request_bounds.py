@@ -49,6 +49,9 @@ MAX_TEXT_BYTES = 4_096
 # of all others.
 MAX_PRODUCE_REQUEST_BYTES = 20 << 20
 MAX_INTERNAL_REQUEST_BYTES = 32 << 20
+# Bytes of all batches of a Produce request once they are decompressed. Checking them takes about a
+# second, in which other requests for its partitions wait.
+MAX_PRODUCE_DECODED_BYTES = 256 << 20
 # Replicas that one broker may hold. The controller observes it in placements and moves.
 MAX_REPLICAS_PER_BROKER = 50_000
 # Replicas that one internal request names. A broker may exceed MAX_REPLICAS_PER_BROKER for a while,

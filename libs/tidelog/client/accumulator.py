@@ -212,7 +212,7 @@ class Accumulator:
         request = filling.get(leader.broker_id)
         if request is not None:
             if (
-                request.wire_bytes + first.wire_bytes <= self._max_request_bytes
+                request.has_room(first, self._max_request_bytes)
                 and len(request.groups) < MAX_PRODUCE_PARTITIONS
                 and request.batch_count < MAX_PRODUCE_BATCHES
             ):
@@ -233,7 +233,7 @@ class Accumulator:
             if taken and (
                 batch.alone
                 or taken[0].alone
-                or request.wire_bytes + batch.wire_bytes > self._max_request_bytes
+                or not request.has_room(batch, self._max_request_bytes)
                 or request.batch_count + len(taken) >= MAX_PRODUCE_BATCHES
             ):
                 break
@@ -245,7 +245,7 @@ class Accumulator:
                 else:
                     break
             taken.append(queue.waiting.popleft())
-            request.wire_bytes += batch.wire_bytes
+            request.count(batch)
         first_in_line = numbering is not None and numbering.is_first(taken[0])
         request.batch_count += len(taken)
         request.groups.append(Group(queue.partition, leader, taken, first_in_line))

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from tidelog.client.delivery import Outcome
 from tidelog.client.retry import Leader
+from tidelog.compression import stated_size
 from tidelog.model import Batch, TopicPartition
 from tidelog.record_batch import EncodedRecords
-from tidelog.request_bounds import MAX_PRODUCE_REQUEST_BYTES
+from tidelog.request_bounds import MAX_PRODUCE_DECODED_BYTES, MAX_PRODUCE_REQUEST_BYTES
 from tidelog.rpc.trace_context import Metadata
 
 # Generous size of a batch in a request beside its records.
@@ -57,6 +58,12 @@ class SealedBatch:
     def wire_bytes(self) -> int:
         return len(self.encoded.records) + BATCH_OVERHEAD_BYTES
 
+    @property
+    def decoded_bytes(self) -> int:
+        """The bytes of its records once they are decompressed."""
+        records = self.encoded.records
+        return max(stated_size(self.encoded.codec, records) or 0, len(records))
+
 
 class Group(NamedTuple):
     """Batches of one partition in one request, which succeed or fail together. `first_in_line`:
@@ -73,7 +80,19 @@ class Request:
     leader: Leader
     groups: list[Group] = field(default_factory=list)
     wire_bytes: int = 0
+    decoded_bytes: int = 0
     batch_count: int = 0
+
+    def has_room(self, batch: SealedBatch, max_wire_bytes: int) -> bool:
+        """Whether the bytes of the batch, compressed and not, fit into the request."""
+        return (
+            self.wire_bytes + batch.wire_bytes <= max_wire_bytes
+            and self.decoded_bytes + batch.decoded_bytes <= MAX_PRODUCE_DECODED_BYTES
+        )
+
+    def count(self, batch: SealedBatch) -> None:
+        self.wire_bytes += batch.wire_bytes
+        self.decoded_bytes += batch.decoded_bytes
 
     @property
     def trace_context(self) -> Metadata | None:

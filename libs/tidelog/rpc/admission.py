@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,7 @@ from tidelog.rpc.message_bounds import (
     parsed,
 )
 from tidelog.rpc.wrapped_handlers import HandlerWrapper, Parse, Stream, Unary, request_type
+from tidelog.unsent_answers import ANSWER_LIMITS, Answer
 
 # How far requests may exceed the limits: those that report how a service is.
 _RESERVED = {
@@ -44,10 +46,13 @@ _RESERVED = {
 # needs a rate of 560 kB/s.
 REQUEST_ARRIVAL_TIMEOUT_S = 60.0
 LOG_INTERVAL_S = 10.0
+# First words of the methods that only read.
+_READS = ("Fetch", "Metadata", "List", "Describe", "Explain")
 
 _log = logging.getLogger(__name__)
 _Context = Any
-_Begin = Callable[[_Context], Awaitable[None]]
+_Begin = Callable[[_Context], Awaitable[Answer | None]]
+_answer: ContextVar[Answer] = ContextVar("answer")
 
 
 class Admission(HandlerWrapper):
@@ -75,6 +80,8 @@ class Admission(HandlerWrapper):
         of streams, which count the call and then read its request."""
         if handler.stream_unary is not None:
             raise NotImplementedError(f"{method}: a stream of requests with one answer")
+        if not is_internal(method):
+            handler = _serializing(handler)
         wrapped = super()._wrap(method, handler)
         forms = wrapped.request_deserializer, wrapped.response_serializer
         if wrapped.unary_unary is not None:
@@ -87,8 +94,15 @@ class Admission(HandlerWrapper):
         begin = self._counting(method)
 
         async def admitted(_: Any, context: _Context) -> Any:
-            await begin(context)
-            return await behave(await self._only_request(method, context), context)
+            answer = await begin(context)
+            response = await behave(await self._only_request(method, context), context)
+            if answer is not None:
+                if _is_read(method):
+                    answer.check_room(len(response))
+                # Until the end of the call, which is that of sending.
+                answer.set_size(len(response))
+                self.callers.answers.send(answer, _now_ms())
+            return response
 
         return admitted
 
@@ -96,9 +110,15 @@ class Admission(HandlerWrapper):
         begin = self._counting(method)
 
         async def admitted(_: Any, context: _Context) -> AsyncIterator[Any]:
-            await begin(context)
+            answer = await begin(context)
             async for response in behave(await self._only_request(method, context), context):
+                if answer is not None:
+                    answer.check_room(len(response))
+                    answer.set_size(len(response))
                 yield response
+                # Now it has been sent.
+                if answer is not None:
+                    answer.discard()
 
         return admitted
 
@@ -119,18 +139,27 @@ class Admission(HandlerWrapper):
             return self._begin_internal
         return partial(self._begin, _RESERVED.get(method, 0))
 
-    async def _begin_internal(self, context: _Context) -> None:
+    async def _begin_internal(self, context: _Context) -> Answer | None:
         peer = str(context.peer())
         self.callers.begin_internal(peer)
         context.add_done_callback(lambda _: self.callers.end_internal(peer))
+        return None
 
-    async def _begin(self, reserved: int, context: _Context) -> None:
+    async def _begin(self, reserved: int, context: _Context) -> Answer | None:
         peer = str(context.peer())
         try:
-            self.callers.begin(peer, time.monotonic_ns() // 1_000_000, reserved)
+            self.callers.begin(peer, _now_ms(), reserved)
         except TidelogError as error:
             await abort(context, error)
-        context.add_done_callback(lambda _: self.callers.end(peer))
+        answer = self.callers.new_answer(peer)
+        _answer.set(answer)
+
+        def end(_: _Context) -> None:
+            self.callers.end(peer)
+            self.callers.answers.end(answer)
+
+        context.add_done_callback(end)
+        return answer
 
     async def _only_request(self, method: str, context: _Context) -> Any:
         name = method.rpartition("/")[2]
@@ -187,6 +216,43 @@ class Admission(HandlerWrapper):
             _log.warning("request rejected: %s (client %s, %s)", error.message, peer, code)
 
 
+def _is_read(method: str) -> bool:
+    """Returns whether a call of this method has no effect, so that its answer may be rejected."""
+    return method.rpartition("/")[2].startswith(_READS)
+
+
+def answer_of_call() -> Answer | None:
+    """Returns the answer of the call whose handler is running; None: it has no limit."""
+    return _answer.get(None)
+
+
+def _serializing(handler: Any) -> Any:
+    """Returns a handler whose responses are bytes, so that their size is known and the message is
+    not kept beside them."""
+    serialize = handler.response_serializer
+    forms = handler.request_deserializer, None
+    if serialize is None or handler.stream_stream is not None:
+        return handler
+    if handler.unary_unary is not None:
+        behave = handler.unary_unary
+
+        async def respond(request: Any, context: _Context) -> Any:
+            return serialize(await behave(request, context))
+
+        return grpc.unary_unary_rpc_method_handler(respond, *forms)
+    stream = handler.unary_stream
+
+    async def respond_all(request: Any, context: _Context) -> AsyncIterator[Any]:
+        async for response in stream(request, context):
+            yield serialize(response)
+
+    return grpc.unary_stream_rpc_method_handler(respond_all, *forms)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
 def new_callers(limits: CallerLimits) -> Callers:
     """Returns the callers of one process. A limit that an address reaches is logged once until the
     address has left it (`caller_limits`)."""
@@ -195,6 +261,8 @@ def new_callers(limits: CallerLimits) -> Callers:
 
 def _log_limit(reached: LimitReached) -> None:
     what = "metrics-port connections" if reached.limit in METRICS_LIMITS else "requests"
+    if reached.limit in ANSWER_LIMITS:
+        what = "answers"
     if reached.limit == "max_connections_per_client":
         what = "requests and idle connections"
     _log.warning(

@@ -9,7 +9,7 @@ import grpc.aio
 from tidelog.caller_limits import Callers
 from tidelog.request_bounds import MAX_INTERNAL_REQUEST_BYTES
 from tidelog.rpc.admission import Admission
-from tidelog.rpc.handler_failures import HandlerFailures
+from tidelog.rpc.handler_failures import HandlerFailures, reduce_grpc_log
 
 MAX_MESSAGE_BYTES = 64 << 20
 # A server copies a request before it can reject it as too large (`request_bounds`).
@@ -68,6 +68,7 @@ def new_server(
     """Returns a server that rejects calls beyond MAX_CONCURRENT_CALLS with RESOURCE_EXHAUSTED, and
     calls that `Admission` rejects. A handler that fails ends only its own call (`HandlerFailures`).
     `callers`: shared by the servers of one process. `first`: interceptors before the others."""
+    reduce_grpc_log()
     return grpc.aio.server(
         options=SERVER_OPTIONS,
         maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS,

@@ -25,6 +25,45 @@ LOG_INTERVAL_S = 10.0
 _log = logging.getLogger(__name__)
 # gRPC's own errors: the call is over, or its client is gone.
 _OF_GRPC = (grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError)
+_GRPC_LOGGER = "grpc._cython.cygrpc"
+_ENDED = "ExecuteBatchError raised in core by servicer method ["
+
+
+class EndedCalls(logging.Filter):
+    """Reduces gRPC's report of a call that it ended itself to one line, at intervals.
+
+    gRPC logs an error with a traceback, although only the client is at fault: it disconnected
+    before its answer was sent, or its message is too large once it is decompressed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged_at = -LOG_INTERVAL_S
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = str(record.msg)
+        if not message.startswith(_ENDED):
+            return True
+        now = time.monotonic()
+        if now - self._logged_at < LOG_INTERVAL_S:
+            return False
+        self._logged_at = now
+        method = message.removeprefix(_ENDED).rstrip("]").rpartition("/")[2]
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.msg = (
+            f"a {method} call ended before its answer was sent: its client disconnected, or its "
+            "message is too large"
+        )
+        record.args, record.exc_info, record.exc_text = (), None, None
+        return True
+
+
+_ended_calls = EndedCalls()
+
+
+def reduce_grpc_log() -> None:
+    """Applies `EndedCalls` to the log of gRPC."""
+    logging.getLogger(_GRPC_LOGGER).addFilter(_ended_calls)
 
 
 class HandlerFailures(HandlerWrapper):

@@ -108,7 +108,8 @@ class ProduceRequest(_message.Message):
     """Maximum time in milliseconds that an append waits for its replicas: 1 to 300,000. A batch
     that is not committed by then gets REQUEST_TIMED_OUT and may still be committed later.
     Only ACKS_ALL waits, and ACKS_LEADER for the disk of a `synced` topic, but the field is
-    always required.
+    always required. A request that has waited this long for earlier requests of its partitions
+    gets TOO_MANY_REQUESTS, and nothing is appended.
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducePartition]:

@@ -33,7 +33,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Retriable, outcome unknown. The timeout of the request expired."""
     ERROR_CODE_TOO_MANY_REQUESTS: _ErrorCode.ValueType  # 4
     """Retriable after a pause. This client, or all clients together, have reached the service's
-    limit on concurrent requests or connections. The service did nothing.
+    limit on concurrent requests, connections or answers that are not received yet, or a Produce
+    waited for its whole timeout behind others of its partitions. The service did nothing.
     """
     ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: _ErrorCode.ValueType  # 10
     """Retriable after fresh metadata. This service does not know the topic or partition: it does
@@ -181,7 +182,8 @@ ERROR_CODE_REQUEST_TIMED_OUT: ErrorCode.ValueType  # 3
 """Retriable, outcome unknown. The timeout of the request expired."""
 ERROR_CODE_TOO_MANY_REQUESTS: ErrorCode.ValueType  # 4
 """Retriable after a pause. This client, or all clients together, have reached the service's
-limit on concurrent requests or connections. The service did nothing.
+limit on concurrent requests, connections or answers that are not received yet, or a Produce
+waited for its whole timeout behind others of its partitions. The service did nothing.
 """
 ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.ValueType  # 10
 """Retriable after fresh metadata. This service does not know the topic or partition: it does

@@ -362,6 +362,9 @@ class LimitedClient(_message.Message):
     "connections" and "body_bytes" (of request bodies that are being received). All
     services: "metrics_connections_per_client" and, for all clients together,
     "metrics_connections". These two are fixed limits of connections to the metrics port.
+    Brokers and controllers also have fixed limits of answers that are not received yet:
+    "unsent_answer_bytes_per_client", "unsent_answer_bytes" (for all clients together) and
+    "answer_timeout_s".
     """
     value: _builtins.int
     """Value of the limit."""

@@ -1,4 +1,5 @@
-"""Closes idle connections of an address that has more than `max_connections_per_client`.
+"""Closes idle connections of an address that has more than `max_connections_per_client`, and
+connections that do not take an answer in time (`unsent_answers`).
 
 gRPC has no limit on connections and reports none without requests, but this process owns the
 sockets. To close a connection, its socket is shut down in both directions, and gRPC sees that
@@ -90,13 +91,15 @@ class SocketTable:
                         found.append(connection)
             return found
 
-    def shut_down(self, idle: Connection, ports: Collection[int]) -> bool:
+    def shut_down(
+        self, idle: Connection, ports: Collection[int], min_idle_ms: int = MIN_IDLE_MS
+    ) -> bool:
         """Shuts the connection down, unless it has received data or is another one by now."""
         with self._duplicated(idle.descriptor) as sock:
             if sock is None:
                 return False
             now = _connection(idle.descriptor, sock, ports)
-            if now is None or now.peer != idle.peer or now.idle_ms < MIN_IDLE_MS:
+            if now is None or now.peer != idle.peer or now.idle_ms < min_idle_ms:
                 return False
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
@@ -181,6 +184,7 @@ class IdleConnections:
         self._table = SocketTable()
 
     async def step(self) -> None:
+        await self._close_overdue()
         limit = self._callers.limits.max_connections_per_client
         found = await asyncio.to_thread(self._table.accepted, self._ports, limit)
         for number, connection in enumerate(surplus(found, limit, self._callers.is_busy), 1):
@@ -191,6 +195,24 @@ class IdleConnections:
                 self._callers.closed(address_of(connection.peer), self._clock.monotonic_ms())
             if number % CLOSED_PER_TURN == 0:
                 await asyncio.sleep(0)
+
+    async def _close_overdue(self) -> None:
+        """Closes the connections that did not take an answer in time."""
+        if not self._callers.answers.overdue(self._clock.monotonic_ms()):
+            return
+        found = await asyncio.to_thread(self._table.accepted, self._ports, 0)
+        overdue = {a.peer: a for a in self._callers.answers.overdue(self._clock.monotonic_ms())}
+        for connection in found:
+            answer = overdue.get(connection.peer)
+            # One that answers pings is never idle.
+            if answer is not None and self._table.shut_down(connection, self._ports, 0):
+                self._callers.answer_not_received(connection.peer)
+                _log.warning(
+                    "answer_not_received",
+                    client=connection.peer,
+                    size_bytes=answer.size,
+                    hint="its connection was closed; the client must receive answers in time",
+                )
 
     async def run(self) -> None:
         """Checks the connections at intervals until it is cancelled."""

@@ -28,11 +28,14 @@ from tidelog.state_changes.event import (
     StateChange,
 )
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.shared_turns import SharedTurns
 from tidelog_runtime.telemetry.logging import Line, write_lines
 
 RING_CAPACITY = 20_000
 # Bound on the queue of a follower that does not keep up with the ring.
 MAX_QUEUED_FOR_FOLLOWER = 5_000
+# State changes, and followers that get them, in one turn of the event loop.
+FOLLOWED_PER_TURN = 200
 # A slice takes about half a millisecond. The pause between two leaves nine tenths of the processor
 # to the work that is reported. Ten thousand lines per second are enough to follow an incident.
 MAX_LINES_PER_SLICE = 50
@@ -94,10 +97,14 @@ class Filter(NamedTuple):
 
 
 class Follower:
-    """Queues reported state changes; beyond the bound they are only counted."""
+    """Queues reported state changes; beyond the bound they are only counted.
 
-    def __init__(self, selected: Filter) -> None:
+    - `turns`: of all followers. One change may wake thousands of them.
+    """
+
+    def __init__(self, selected: Filter, turns: SharedTurns) -> None:
         self._filter = selected
+        self._turns = turns
         self._queue: deque[StateChange] = deque()
         self._grew = asyncio.Event()
         self._dropped = 0
@@ -114,6 +121,7 @@ class Follower:
     async def next(self) -> tuple[list[StateChange], int]:
         """Waits for changes; returns those since the last call, and the number that was dropped."""
         await self._grew.wait()
+        await self._turns.take(1 + min(len(self._queue), FOLLOWED_PER_TURN // 2))
         self._grew.clear()
         changes, dropped = list(self._queue), self._dropped
         self._queue.clear()
@@ -145,6 +153,7 @@ class StateChangeLog:
         self._not_written = 0
         self._writing = False
         self._followers: list[Follower] = []
+        self._turns = SharedTurns(FOLLOWED_PER_TURN)
         self._sinks: list[Sink] = []
 
     def condition_change(self, subject: str, cause: Cause, for_ms: int = 0) -> Change:
@@ -259,7 +268,7 @@ class StateChangeLog:
         return self._ring[0].time_ms if forgets and self._ring else self._began_ms
 
     def follow(self, selected: Filter) -> Follower:
-        follower = Follower(selected)
+        follower = Follower(selected, self._turns)
         self._followers.append(follower)
         return follower
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import Counter
 from http import HTTPStatus
 from typing import Any
 
@@ -97,7 +98,7 @@ class HttpConnection(H11Protocol):
             self._usage.rejected(self._address, "max_connections_per_client", most)
             self._reject(too_many_connections(self._address, most))
             return
-        if len(self.connections) > MAX_CONNECTIONS:
+        if len(self.connections) > MAX_CONNECTIONS and not self._evict_waiting():
             self._usage.rejected(self._address, "connections", MAX_CONNECTIONS)
             self._reject(
                 unavailable(
@@ -106,7 +107,24 @@ class HttpConnection(H11Protocol):
                 )
             )
             return
+        self._usage.waiting[self] = self._address
         self._watch_head()
+
+    def _evict_waiting(self) -> bool:
+        """Closes the connection that has waited longest for its request, of an address that has
+        most of these. Returns False if all connections are being answered."""
+        waiting = self._usage.waiting
+        if not waiting:
+            return False
+        most = max(Counter(waiting.values()).items(), key=lambda each: each[1])[0]
+        oldest = next(each for each, address in waiting.items() if address == most)
+        del waiting[oldest]
+        self._usage.rejected(most, "connections", MAX_CONNECTIONS)
+        oldest.abort()
+        return True
+
+    def abort(self) -> None:
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         _cancel(self._head_timer)
@@ -114,6 +132,7 @@ class HttpConnection(H11Protocol):
         if self._turn is not None:
             self._turn.cancel()
         self._rest.clear()
+        self._usage.waiting.pop(self, None)
         self.transport.lost()
         connections = self._usage.connections
         connections[self._address] -= 1
@@ -150,6 +169,8 @@ class HttpConnection(H11Protocol):
         before = self.cycle
         super().data_received(piece)
         has_request = self.cycle is not None and not self.cycle.response_complete
+        if has_request:
+            self._usage.waiting.pop(self, None)
         if not has_request:
             self._watch_head()
         elif self._head_timer is not None:
@@ -158,6 +179,11 @@ class HttpConnection(H11Protocol):
         self._wire_bytes = self._wire_bytes + len(piece) if self.cycle is before else 0
         if self.cycle is not None and self.cycle.more_body:
             self._check_framing()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and not self.transport.is_closing():
+            self._usage.waiting[self] = self._address
 
     def _reading_resumed(self) -> None:
         """Reads more data if the received data is parsed."""

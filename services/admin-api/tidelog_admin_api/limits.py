@@ -56,6 +56,12 @@ class Bounds(Protocol):
     def browser_hosts(self) -> Set[str]: ...
 
 
+class Abortable(Protocol):
+    """A connection."""
+
+    def abort(self) -> None: ...
+
+
 class Usage:
     """What requests use now, and the number of rejections by each limit."""
 
@@ -64,6 +70,8 @@ class Usage:
         # By client address.
         self.clients: Counter[str] = Counter()
         self.connections: Counter[str] = Counter()
+        # Connections that wait for a request, with their addresses, the longest wait first.
+        self.waiting: dict[Abortable, str] = {}
         self.streams = 0
         self.body_bytes = 0
         # Numbers of rejected requests and connections, by names of GATEWAY_LIMITS.

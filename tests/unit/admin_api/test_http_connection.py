@@ -190,10 +190,25 @@ def test_a_client_that_has_read_its_response_is_no_longer_timed() -> None:
     assert connected.loop.due == []
 
 
+def test_the_connection_that_waits_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "MAX_CONNECTIONS", 3)
+    state, usage = ServerState(), Usage()
+    other = Connected(state, usage=usage, address="10.0.0.2")
+    first, second = Connected(state, usage=usage), Connected(state, usage=usage)
+    first.connection.data_received(HEAD)
+    last = Connected(state, usage=usage, address="10.0.0.3")
+    # Of the address that has most, although `other` has waited for longer.
+    closed = [each.transport.aborted for each in (other, first, second, last)]
+    assert closed == [False, True, False, False]
+    assert usage.rejections["connections"] == 1
+
+
 def test_connections_beyond_the_limit_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "MAX_CONNECTIONS", 1)
-    state = ServerState()
-    first, second = Connected(state), Connected(state)
+    state, usage = ServerState(), Usage()
+    first = Connected(state, usage=usage)
+    usage.waiting.clear()  # it is being answered
+    second = Connected(state, usage=usage)
     assert second.problem["code"] == "TOO_MANY_CONNECTIONS"
     assert (first.transport.closed, second.transport.closed) == (False, True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -109,3 +110,21 @@ async def test_a_failing_stream_ends_with_a_typed_error_after_its_messages() -> 
             await call.read()
         assert typed(caught.value).code is ErrorCode.INTERNAL
         assert "WatchEvents failed in the service" in typed(caught.value).message
+
+
+async def test_calls_that_grpc_ends_are_logged_in_one_line_at_intervals(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    new_server()
+    log = logging.getLogger("grpc._cython.cygrpc")
+    for method in ("Produce", "Produce", "Fetch"):
+        try:
+            raise grpc.aio.InternalError
+        except grpc.aio.InternalError:
+            log.exception(
+                "ExecuteBatchError raised in core by servicer method "
+                f"[/tidelog.v1.BrokerService/{method}]"
+            )
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert record.getMessage().startswith("a Produce call ended before its answer was sent")

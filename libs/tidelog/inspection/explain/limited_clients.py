@@ -21,6 +21,7 @@ from tidelog.inspection.gateway_reports import ALIVE, known_gateways, state_of
 from tidelog.inspection.model import Finding, Scope, ServiceState
 from tidelog.inspection.resource_pressures import CONNECTIONS
 from tidelog.phrases import plural
+from tidelog.unsent_answers import ANSWER_LIMITS, UNSENT_BYTES
 
 OF_ALL_CLIENTS = "max_client_requests"
 MAX_CONNECTIONS = "max_connections_per_client"
@@ -38,6 +39,11 @@ _NEXT_STEP = {
     METRICS_CONNECTIONS: "Find what connects from these addresses to the metrics port of {who} "
     "(metrics_listen; port 1000 above listen's by default), and let only scrapers reach it: each "
     "needs one connection.",
+    **dict.fromkeys(
+        ANSWER_LIMITS,
+        "Find out why the client does not receive its answers (a paused process, a slow network), "
+        "and let it fetch fewer bytes at once; {limit} of {who} is fixed.",
+    ),
     "body_bytes": "Let clients send fewer large bodies to {who} at once, or raise its "
     "max_body_bytes.",
     **dict.fromkeys(
@@ -51,7 +57,7 @@ _OTHERWISE = (
     "Let the client wait for answers before it sends more; if many machines share its "
     "address, raise {limit} of {who}."
 )
-_OF_ALL = frozenset({OF_ALL_CLIENTS, *GATEWAY_TOTAL_LIMITS})
+_OF_ALL = frozenset({OF_ALL_CLIENTS, UNSENT_BYTES, *GATEWAY_TOTAL_LIMITS})
 
 
 class _Rejecting(NamedTuple):
@@ -127,6 +133,8 @@ def _counted(limit: str) -> tuple[str, str]:
     closed."""
     if limit == "connections":
         return "connection", "connections"
+    if limit in ANSWER_LIMITS:
+        return "answer", "answers"
     if limit in METRICS_LIMITS:
         return "metrics-port connection", "metrics-port connections"
     if limit == MAX_CONNECTIONS:

@@ -123,7 +123,8 @@ CLIENT_REJECTIONS = counter(
     "all clients, had too many at once.",
     "The service's log names the client's address and the limit; let it share one producer or "
     "consumer, or raise the setting that the label names. The limits metrics_connections... are "
-    "of connections to the metrics port.",
+    "of connections to the metrics port; unsent_answer_bytes... and answer_timeout_s are of "
+    "answers that the client does not receive.",
     labels=("limit",),
     series=[(limit,) for limit in SERVICE_LIMITS],
 )

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Protocol
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Acks, TopicPartition
+from tidelog.model import NO_OFFSET, Acks, TopicPartition
 from tidelog_broker.core.partition.listener import ReplicaWatch
 from tidelog_broker.core.partition.partition import Partition
 
@@ -32,12 +32,13 @@ class PendingCommit(Protocol):
 
 
 class Wakeable(Protocol):
-    """A consumer's fetch that waits; an event is one."""
+    """A consumer's fetch that waits."""
 
-    def set(self) -> None: ...
+    def moved(self, name: TopicPartition) -> None:
+        """Wakes the fetch: the high watermark of the partition moved, or its leadership ended."""
 
 
-class _WaitingProduces:
+class WaitingProduces:
     """Produces of one partition that wait for the same condition, by the offset to reach.
 
     A produce that gives up stays in the heap until half of the heap has given up. The heap is
@@ -49,6 +50,9 @@ class _WaitingProduces:
         self._heap: list[tuple[int, int, PendingCommit]] = []
         self._ties = count()
         self._given_up = 0
+        # Produces up to this offset are to be released; with an error, all of them.
+        self._reached = NO_OFFSET
+        self._error: TidelogError | None = None
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -71,18 +75,29 @@ class _WaitingProduces:
             heapq.heapify(self._heap)
             self._given_up = 0
 
-    def reached(self, offset: int) -> None:
-        while self._heap and self._heap[0][0] <= offset:
+    def reach(self, offset: int) -> None:
+        """Ends the waits up to this offset, as `release` is called."""
+        self._reached = max(self._reached, offset)
+
+    def end(self, error: TidelogError) -> None:
+        """Ends all waits, as `release` is called: beyond the reached offset with this error."""
+        self._error = error
+
+    def release(self, most: int) -> int:
+        """Ends up to `most` waits that are to end. Returns how many."""
+        released = 0
+        while released < most and self._heap:
+            offset = self._heap[0][0]
+            is_reached = offset <= self._reached
+            if not is_reached and self._error is None:
+                break
+            released += 1
             wait = heapq.heappop(self._heap)[2]
             if wait.done():
                 self._given_up -= 1
             else:
-                wait.set_result(None)
-
-    def end(self, error: TidelogError) -> None:
-        for _, _, wait in self._heap:
-            if not wait.done():
-                wait.set_result(error)
+                wait.set_result(None if is_reached else self._error)
+        return released
 
 
 class WaitingRequests:
@@ -92,7 +107,7 @@ class WaitingRequests:
         self._watches: dict[Partition, dict[ReplicaWatch, None]] = {}
         self._commits: dict[TopicPartition, dict[Wakeable, None]] = {}
         # With acks=all they wait for the high watermark, with acks=1 for the leader's disk.
-        self._produces: dict[tuple[TopicPartition, Acks], _WaitingProduces] = {}
+        self._produces: dict[tuple[TopicPartition, Acks], WaitingProduces] = {}
 
     def __len__(self) -> int:
         """The number of entries for waiting requests; 0: none waits."""
@@ -124,8 +139,7 @@ class WaitingRequests:
     def high_watermark_moved(self, partition: Partition) -> None:
         for watch in self._watches.get(partition, ()):
             watch.high_watermark_moved(partition)
-        for event in self._commits.get(partition.name, ()):
-            event.set()
+        self.wake_fetches(partition.name)
         self._reached(partition, Acks.ALL, partition.high_watermark)
 
     def log_synced(self, partition: Partition) -> None:
@@ -134,8 +148,18 @@ class WaitingRequests:
     def _reached(self, partition: Partition, acks: Acks, offset: int) -> None:
         produces = self._produces.get((partition.name, acks))
         if produces is not None:
-            produces.reached(offset)
-            self._drop_if_empty(partition.name, acks, produces)
+            produces.reach(offset)
+            self.release_produces(partition.name, acks, produces)
+
+    def wake_fetches(self, name: TopicPartition) -> None:
+        """Wakes the fetches that wait for this partition."""
+        for wait in self._commits.get(name, ()):
+            wait.moved(name)
+
+    def release_produces(self, name: TopicPartition, acks: Acks, produces: WaitingProduces) -> None:
+        """Ends the waits that are to end."""
+        produces.release(len(produces))
+        self.drop_if_empty(name, acks, produces)
 
     def leadership_ended(self, partition: Partition) -> None:
         """Ends all waits of this partition.
@@ -145,8 +169,7 @@ class WaitingRequests:
         """
         for watch in self._watches.get(partition, ()):
             watch.leadership_ended(partition)
-        for event in self._commits.get(partition.name, ()):
-            event.set()
+        self.wake_fetches(partition.name)
         error = TidelogError(
             ErrorCode.LEADER_CHANGED,
             f"{partition.name} changed its leader while the append waited for its "
@@ -156,6 +179,7 @@ class WaitingRequests:
             produces = self._produces.pop((partition.name, acks), None)
             if produces is not None:
                 produces.end(error)
+                self.release_produces(partition.name, acks, produces)
 
     # -- waits of requests -----------------------------------------------------------
 
@@ -170,7 +194,7 @@ class WaitingRequests:
             self._watches.pop(partition, None)
 
     def add_fetch(self, names: Iterable[TopicPartition], wait: Wakeable) -> None:
-        """Sets `wait` when a high watermark moves or a leadership ends, until `remove_fetch`."""
+        """Wakes `wait` when a high watermark moves or a leadership ends, until `remove_fetch`."""
         for name in names:
             self._commits.setdefault(name, {})[wait] = None
 
@@ -191,7 +215,7 @@ class WaitingRequests:
         if reached >= next_offset:
             wait.set_result(None)
         else:
-            waiting = self._produces.setdefault((partition.name, acks), _WaitingProduces())
+            waiting = self._produces.setdefault((partition.name, acks), WaitingProduces())
             waiting.add(next_offset, wait)
 
     def give_up(
@@ -201,8 +225,8 @@ class WaitingRequests:
         produces = self._produces.get((name, acks))
         if produces is not None:
             produces.give_up(wait, why)
-            self._drop_if_empty(name, acks, produces)
+            self.drop_if_empty(name, acks, produces)
 
-    def _drop_if_empty(self, name: TopicPartition, acks: Acks, produces: _WaitingProduces) -> None:
-        if not len(produces):
+    def drop_if_empty(self, name: TopicPartition, acks: Acks, produces: WaitingProduces) -> None:
+        if not len(produces) and self._produces.get((name, acks)) is produces:
             del self._produces[name, acks]

@@ -13,6 +13,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, OffsetPosition, TopicPartition
 from tidelog.request_bounds import MAX_DESCRIBED_PRODUCERS
 from tidelog.rpc.abort import abort
+from tidelog.rpc.admission import answer_of_call
 from tidelog.rpc.detached_records import AnyProduce, DetachedProduce, batches_of
 from tidelog.rpc.wire import batch_to_wire, error_to_wire
 from tidelog.v1 import broker_pb2 as pb
@@ -107,8 +108,13 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         except TidelogError as error:
             await abort(context, error)
         entries = await map_yielding(_fetch_entry, request.partitions)
-        wait = FetchWait(request.max_wait_ms, request.min_bytes, request.max_bytes)
-        outcomes = await self._fetch(entries, wait)
+        wait = FetchWait(
+            request.max_wait_ms, request.min_bytes, request.max_bytes, answer_of_call()
+        )
+        try:
+            outcomes = await self._fetch(entries, wait)
+        except TidelogError as error:
+            await abort(context, error)
         answered = zip(entries, outcomes, strict=True)
         return pb.FetchResponse(partitions=await map_yielding(_fetched_pair, answered))
 

@@ -19,12 +19,14 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from tidelog.batch_slices import decoded_size, is_costly_to_open, possible_headers
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch, TopicPartition
+from tidelog.request_bounds import MAX_PRODUCE_DECODED_BYTES, MAX_TIMEOUT_MS
 from tidelog_broker.background import RunBlocking
 
 # Raises TidelogError for a batch that is corrupt, differs from its header, or exceeds a limit.
-CheckBatch = Callable[[Batch], None]
+# Returns its decompressed bytes.
+CheckBatch = Callable[[Batch], int]
 
 # Limits of a request that is checked on the event loop: a millisecond or two, and some twenty with
 # this many headers. Bytes are decompressed ones.
@@ -47,6 +49,44 @@ Batches = Mapping[TopicPartition, Sequence[Batch]]
 _Piece = tuple[TopicPartition, Sequence[Batch]]
 
 
+class DecodedBytesError(TidelogError):
+    """The batches of a request have too many decompressed bytes together."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ErrorCode.INVALID_REQUEST,
+            f"the batches of this Produce request have more than {MAX_PRODUCE_DECODED_BYTES} bytes "
+            "once they are decompressed; send several requests",
+        )
+
+
+class _DecodedBytes:
+    """The decompressed bytes of one request, as its frames state them, or more if a frame holds
+    more. Raises `DecodedBytesError`."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._size = 0
+        for of_partition in batches.values():
+            for batch in of_partition:
+                self._add(decoded_size(batch))
+
+    def check_actual(self, batch: Batch, size: int) -> None:
+        self._add(max(0, size - decoded_size(batch)))
+
+    def _add(self, size: int) -> None:
+        self._size += size
+        if self._size > MAX_PRODUCE_DECODED_BYTES:
+            raise DecodedBytesError
+
+
+def _no_turn(timeout_ms: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.TOO_MANY_REQUESTS,
+        f"the request was not checked within its timeout of {timeout_ms} ms, because others were "
+        "ahead of it; nothing was appended: try again in a moment",
+    )
+
+
 class Checked(NamedTuple):
     """The result of a check.
 
@@ -56,6 +96,28 @@ class Checked(NamedTuple):
 
     errors: dict[TopicPartition, TidelogError]
     batches: dict[TopicPartition, Sequence[Batch]]
+
+
+class _Turn:
+    """The place of a request in the order of its partitions.
+
+    - `before`: by partition, the request that it follows.
+    """
+
+    def __init__(self, before: Mapping[TopicPartition, _Turn]) -> None:
+        self.before = before
+        self.over = asyncio.Event()
+
+    async def until_first(self) -> None:
+        """Waits for all requests that are ahead, also of those that gave up and wait no longer."""
+        ahead, seen = list(self.before.values()), {id(self)}
+        while ahead:
+            turn = ahead.pop()
+            if id(turn) not in seen:
+                seen.add(id(turn))
+                await turn.over.wait()
+                ahead += turn.before.values()
+        self.before = {}
 
 
 class BatchChecks:
@@ -72,55 +134,74 @@ class BatchChecks:
         self._without_deltas = without_deltas
         self._run_blocking = run_blocking
         self._room = asyncio.Semaphore(CHECKS_AT_ONCE)
-        # By partition, the last request in the checks: set once it is appended.
-        self._last: dict[TopicPartition, asyncio.Event] = {}
+        # By partition, the last request in the checks: over once it is appended.
+        self._last: dict[TopicPartition, _Turn] = {}
 
     @asynccontextmanager
     async def checked(
-        self, batches: Batches, append_timed: Collection[TopicPartition] = ()
+        self,
+        batches: Batches,
+        append_timed: Collection[TopicPartition] = (),
+        timeout_ms: int = MAX_TIMEOUT_MS,
     ) -> AsyncIterator[Checked]:
         """Enters the block once the batches are checked and may be appended.
 
         The next request of their partitions follows after the block. `append_timed`: partitions
-        whose records get the time of their append.
+        whose records get the time of their append. Raises INVALID_REQUEST for too many decompressed
+        bytes, and TOO_MANY_REQUESTS if the request has not had its turn within `timeout_ms`.
         """
-        before = [last for name in batches if (last := self._last.get(name)) is not None]
+        before = {name: last for name in batches if (last := self._last.get(name)) is not None}
+        decoded = _DecodedBytes(batches)
         costly = is_costly(batches.values())
         if not before and not costly and len(batches) <= APPENDS_PER_TURN:
-            yield self._check_pieces(batches.items(), append_timed, Checked({}, {}))
+            yield self._check_pieces(batches.items(), append_timed, Checked({}, {}), decoded)
             return
-        appended = asyncio.Event()
+        turn = _Turn(before)
         for name in batches:
-            self._last[name] = appended
+            self._last[name] = turn
         try:
-            if costly:
-                checked = await self._check_in_thread(batches, append_timed)
-            else:
-                checked = self._check_pieces(batches.items(), append_timed, Checked({}, {}))
-            for last in before:
-                await last.wait()
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    checked = Checked({}, {})
+                    if costly:
+                        await self._check_in_thread(batches, append_timed, checked, decoded)
+                    else:
+                        self._check_pieces(batches.items(), append_timed, checked, decoded)
+                    await turn.until_first()
+            except TimeoutError:
+                raise _no_turn(timeout_ms) from None
             yield checked
         finally:
-            appended.set()
+            turn.over.set()
             for name in batches:
-                if self._last.get(name) is appended:
+                if self._last.get(name) is turn:
                     del self._last[name]
+                    ahead = turn.before.get(name)
+                    # It gave up, so the next one follows the one ahead.
+                    if ahead is not None and not ahead.over.is_set():
+                        self._last[name] = ahead
 
     async def _check_in_thread(
-        self, batches: Batches, append_timed: Collection[TopicPartition]
-    ) -> Checked:
-        checked = Checked({}, {})
+        self,
+        batches: Batches,
+        append_timed: Collection[TopicPartition],
+        checked: Checked,
+        decoded: _DecodedBytes,
+    ) -> None:
         for turn in turns_of(batches):
 
             def check(turn: Sequence[_Piece] = turn) -> None:
-                self._check_pieces(turn, append_timed, checked)
+                self._check_pieces(turn, append_timed, checked, decoded)
 
             async with self._room:
                 await self._run_blocking(check)
-        return checked
 
     def _check_pieces(
-        self, pieces: Iterable[_Piece], append_timed: Collection[TopicPartition], checked: Checked
+        self,
+        pieces: Iterable[_Piece],
+        append_timed: Collection[TopicPartition],
+        checked: Checked,
+        decoded: _DecodedBytes,
     ) -> Checked:
         """Adds to `checked`. Batches after an invalid one of the same partition are not checked."""
         for name, batches in pieces:
@@ -128,10 +209,12 @@ class BatchChecks:
                 continue
             try:
                 for batch in batches:
-                    self._check(batch)
+                    decoded.check_actual(batch, self._check(batch))
                 if name in append_timed:
                     before = checked.batches.get(name, ())
                     checked.batches[name] = [*before, *map(self._without_deltas, batches)]
+            except DecodedBytesError:
+                raise
             except TidelogError as error:
                 checked.errors[name] = error
         return checked

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
+from tidelog.errors import TidelogError
 from tidelog_broker.core.partition.exchange import FetchAnswer
 from tidelog_broker.core.partition.replica_log import ReplicaLog
 from tidelog_broker.storage.cold_reads import ColdReads
@@ -69,6 +70,36 @@ class ColdFetch:
             self._room -= cold.size
             self._reads.begin(log, cold, self._woken)
         return answer
+
+
+class AnswerRoom(Protocol):
+    """How large an answer may be (`tidelog.unsent_answers`)."""
+
+    def room(self) -> int:
+        """Returns by how many bytes it may grow."""
+
+    def grow(self, size: int, /) -> None: ...
+
+    def discard(self) -> None: ...
+
+    def reject(self) -> TidelogError:
+        """Returns the error of an answer for which there is no room."""
+
+
+class Unlimited:
+    """The room of an answer without a limit."""
+
+    def room(self) -> int:
+        return MAX_RESPONSE_BYTES
+
+    def grow(self, size: int, /) -> None:
+        pass
+
+    def discard(self) -> None:
+        pass
+
+    def reject(self) -> TidelogError:
+        raise AssertionError("there is always room")
 
 
 class Deadline:

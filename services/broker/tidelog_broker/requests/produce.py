@@ -80,21 +80,29 @@ class Produce:
         Raises INVALID_REQUEST for the whole request.
         """
         _require_valid(entries, timeout_ms)
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
         outcomes: list[ProduceOutcome] = []
         waits: dict[int, CommitWait] = {}
         errors = {e.name: error for e in entries if (error := self._not_admitted(e)) is not None}
         admitted = {entry.name: entry.batches for entry in entries if entry.name not in errors}
         append_timed = {name for name in admitted if self._is_append_timed(name)}
-        async with self._checks.checked(admitted, append_timed) as checked:
-            errors.update(checked.errors)
-            errors.update(self._outgrown(checked.batches))
-            timed = [
-                entry._replace(batches=checked.batches.get(entry.name, entry.batches))
-                for entry in entries
-            ]
-            await self._append_all(timed, acks, errors, outcomes, waits)
+        try:
+            async with self._checks.checked(admitted, append_timed, timeout_ms) as checked:
+                errors.update(checked.errors)
+                errors.update(self._outgrown(checked.batches))
+                timed = [
+                    entry._replace(batches=checked.batches.get(entry.name, entry.batches))
+                    for entry in entries
+                ]
+                await self._append_all(timed, acks, errors, outcomes, waits)
+        except TidelogError as rejection:
+            if rejection.code is not ErrorCode.TOO_MANY_REQUESTS:
+                raise
+            errors.update(dict.fromkeys(admitted, rejection))
+            outcomes = [ProduceOutcome(None, errors[entry.name], -1) for entry in entries]
         if waits:
-            late = await wait_for_commits(self._purgatory, waits, acks, timeout_ms)
+            left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
+            late = await wait_for_commits(self._purgatory, waits, acks, left_ms)
             for position, error in late.items():
                 outcomes[position] = ProduceOutcome(None, error, -1)
         for entry, outcome in zip(entries, outcomes, strict=True):

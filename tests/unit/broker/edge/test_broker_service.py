@@ -61,8 +61,8 @@ class Context:
 CONTEXT = cast("grpc.aio.ServicerContext[Any, Any]", Context())
 
 
-def check(batch: Batch) -> None:
-    record_batch.check(batch, max_decompressed_bytes=1 << 20)
+def check(batch: Batch) -> int:
+    return record_batch.check(batch, max_decompressed_bytes=1 << 20)
 
 
 def timestamps_of(batch: Batch) -> list[int]:

@@ -12,7 +12,12 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch, Codec, TopicPartition
 from tidelog.record_batch import encode, without_deltas
 from tidelog_broker.requests import batch_checks
-from tidelog_broker.requests.batch_checks import CHECKS_AT_ONCE, BatchChecks, is_costly
+from tidelog_broker.requests.batch_checks import (
+    CHECKS_AT_ONCE,
+    BatchChecks,
+    DecodedBytesError,
+    is_costly,
+)
 from unit.broker.broker_parts import on, until_idle
 
 
@@ -42,13 +47,17 @@ class Requests:
         self.checks = BatchChecks(self._check, without_deltas, self.thread.run_blocking)
         self.appended: list[str] = []
 
-    def _check(self, checked: Batch) -> None:
+    def _check(self, checked: Batch) -> int:
         if checked is BAD:
             raise TidelogError(ErrorCode.INVALID_BATCH, "bad")
+        return len(checked.records)
 
-    def sends(self, name: str, number: int, *batches: Batch) -> asyncio.Task[None]:
+    def sends(
+        self, name: str, number: int, *batches: Batch, timeout_ms: int = 10_000
+    ) -> asyncio.Task[None]:
         async def send() -> None:
-            async with self.checks.checked({on(number): batches}) as checked:
+            sent = {on(number): batches}
+            async with self.checks.checked(sent, timeout_ms=timeout_ms) as checked:
                 self.appended.append(name + "!" * len(checked.errors))
 
         return asyncio.create_task(send())
@@ -93,6 +102,60 @@ async def test_a_cancelled_request_holds_up_no_other() -> None:
     first.cancel()
     await until_idle()
     assert requests.appended == ["second"]
+
+
+@pytest.mark.parametrize("ends_by", ["timeout", "cancel"])
+async def test_a_request_that_stops_waiting_lets_no_other_overtake_those_ahead(
+    ends_by: str,
+) -> None:
+    requests = Requests()
+    requests.sends("first", 0, COSTLY)
+    second = requests.sends("second", 0, CHEAP, timeout_ms=500)
+    requests.sends("third", 0, CHEAP)
+    await until_idle()
+    if ends_by == "cancel":
+        second.cancel()
+    await asyncio.sleep(1)
+    assert second.done()
+    if ends_by == "timeout":
+        error = second.exception()
+        assert isinstance(error, TidelogError)
+        assert (error.code, error.outcome_unknown) == (ErrorCode.TOO_MANY_REQUESTS, False)
+    last = requests.sends("last", 0, CHEAP)
+    other = requests.sends("gone", 0, CHEAP, timeout_ms=500)
+    await asyncio.sleep(1)
+    assert other.done()
+    requests.sends("later", 0, CHEAP)
+    await until_idle()
+    assert (requests.appended, last.done()) == ([], False)
+    requests.thread.work[0].set()
+    await until_idle()
+    assert requests.appended == ["first", "third", "last", "later"]
+    assert requests.checks._last == {}
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4, Codec.GZIP])
+async def test_a_request_with_too_many_decompressed_bytes_is_rejected_before_its_checks(
+    codec: Codec,
+) -> None:
+    requests = Requests()
+    bomb = encode([bytes(60 << 20)], timestamps_ms=1, codec=codec)
+    task = requests.sends("bomb", 0, *[bomb] * 5)
+    await until_idle()
+    error = task.exception()
+    assert isinstance(error, TidelogError)
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert requests.thread.work == []
+    requests.sends("fine", 1, *[bomb] * 4)
+    await until_idle()
+    assert len(requests.thread.work) == 1
+
+
+async def test_bytes_that_no_frame_states_count_once_they_are_decompressed() -> None:
+    checks = BatchChecks(lambda _: 60 << 20, without_deltas, Thread().run_blocking)
+    with pytest.raises(DecodedBytesError):
+        async with checks.checked({on(0): [CHEAP] * 5}):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,17 @@
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from tidelog.batch import new_damaged_batch
-from tidelog.errors import ErrorCode
+from tidelog.caller_limits import CallerLimits, Callers
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, TopicPartition
+from tidelog.unsent_answers import ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, Answer
+from tidelog_broker.core.partition.exchange import FetchAnswer
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests import fetch_wait
 from tidelog_broker.requests.consumer_fetch import (
     WORK_OF_READ,
@@ -15,6 +21,7 @@ from tidelog_broker.requests.consumer_fetch import (
     FetchOutcome,
     FetchWait,
 )
+from tidelog_broker.requests.purgatory import FETCH_WORK_PER_TURN, WaitingFetch
 from unit.broker.broker_parts import (
     KEY,
     Replicas,
@@ -316,3 +323,168 @@ async def test_partitions_that_are_read_yield_more_than_those_without_news() -> 
         without_news = turns.taken()
         await fetching(replicas, *[entry(0, number=n) for n in range(count)])
         assert turns.taken() >= without_news + count * WORK_OF_READ // WORK_PER_TURN
+
+
+# -- many waiting fetches ----------------------------------------------------------------
+
+
+class Reads:
+    """Counts reads of partitions, and the most in one turn of the event loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: list[TopicPartition] = []
+        self.most_in_a_turn = self._in_this_turn = 0
+        read = Partition.read_for_consumer
+
+        def counted(partition: Partition, *args: Any, **options: Any) -> FetchAnswer:
+            self.names.append(partition.name)
+            self._count()
+            return read(partition, *args, **options)
+
+        monkeypatch.setattr(Partition, "read_for_consumer", counted)
+
+    def _count(self) -> None:
+        if self._in_this_turn == 0:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._in_this_turn += 1
+        self.most_in_a_turn = max(self.most_in_a_turn, self._in_this_turn)
+
+    def _next_turn(self) -> None:
+        self._in_this_turn = 0
+
+
+async def many_waiting(
+    replicas: Replicas,
+    fetches: int,
+    partitions: int,
+    *,
+    max_wait_ms: int = 500,
+    min_bytes: int = 10,
+) -> list[asyncio.Task[list[FetchOutcome]]]:
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
+    entries = [entry(number=number) for number in range(partitions)]
+    waiting = FetchWait(max_wait_ms, min_bytes, 1 << 20)
+    tasks = [asyncio.create_task(fetch.handle(entries, waiting)) for _ in range(fetches)]
+    await until_idle()
+    return tasks
+
+
+async def test_a_woken_fetch_reads_only_the_partition_that_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = Replicas()
+    partitions = [await replicas.lead(number) for number in range(50)]
+    (task,) = await many_waiting(replicas, 1, 50)
+    reads = Reads(monkeypatch)
+    commit(partitions[7], b"12345")
+    await until_idle()
+    assert reads.names == [on(7)]
+    commit(partitions[8], b"12345")
+    outcomes = await task
+    # The answer is read once: a waiting fetch keeps no records.
+    assert (sizes(outcomes)[7:9], len(reads.names)) == ([1, 1], 2 + 50)
+
+
+async def test_fetches_that_are_woken_together_share_the_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    tasks = await many_waiting(replicas, 200, 1)
+    reads = Reads(monkeypatch)
+    commit(partition, b"1234567890")
+    await asyncio.gather(*tasks)
+    assert len(reads.names) == 200
+    assert reads.most_in_a_turn <= FETCH_WORK_PER_TURN
+
+
+@pytest.mark.parametrize("way", ["deadline", "new"])
+async def test_fetches_that_read_all_partitions_share_the_turns(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    replicas = Replicas()
+    for number in range(10):
+        commit(await replicas.lead(number), b"1")
+    wait = {"max_wait_ms": 0} if way == "new" else {"min_bytes": 1000}
+    reads = Reads(monkeypatch)
+    await asyncio.gather(*await many_waiting(replicas, 40, 10, **wait))
+    assert len(reads.names) >= 400
+    assert reads.most_in_a_turn <= FETCH_WORK_PER_TURN
+
+
+async def test_a_move_wakes_a_bounded_number_of_fetches_in_a_turn() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    woken: list[WaitingFetch] = []
+
+    class Noting(WaitingFetch):
+        def moved(self, name: TopicPartition) -> None:
+            assert name == NAME
+            woken.append(self)
+
+    waits = [Noting(replicas.purgatory.fetch_turns) for _ in range(300)]
+    for wait in waits:
+        replicas.purgatory.add_fetch([NAME], wait)
+    for _ in range(3):
+        commit(partition)
+    assert len(woken) <= FETCH_WORK_PER_TURN
+    await until_idle()
+    # Moves that wait for a turn are one.
+    assert Counter(woken) == dict.fromkeys(waits, 2)
+
+
+async def test_fetches_that_are_cancelled_together_are_removed() -> None:
+    replicas = Replicas()
+    await replicas.lead()
+    tasks = await many_waiting(replicas, 200, 1)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await until_idle()
+    assert len(replicas.purgatory) == 0
+
+
+# -- room for answers --------------------------------------------------------------------
+
+
+async def fetched_with(replicas: Replicas, answer: Answer, max_wait_ms: int) -> list[FetchOutcome]:
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
+    return await fetch.handle([entry()], FetchWait(max_wait_ms, 1, 1 << 20, answer))
+
+
+async def test_an_answer_is_as_large_as_its_client_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas, callers = Replicas(), Callers(CallerLimits())
+    partition = await replicas.lead()
+    for _ in range(4):
+        commit(partition, bytes(100))
+    monkeypatch.setitem(ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, 250)
+    first, second, third, fourth = (
+        callers.new_answer(f"ipv4:10.0.0.1:{port}") for port in range(1, 5)
+    )
+    for answer in (first, second, third):
+        assert sizes(await fetched_with(replicas, answer, 0)) == [1]
+    with pytest.raises(TidelogError) as caught:
+        await fetched_with(replicas, fourth, 300)
+    assert (caught.value.code, replicas.clock.monotonic_ms()) == (ErrorCode.TOO_MANY_REQUESTS, 300)
+    assert callers.rejected[UNSENT_BYTES_PER_CLIENT] == 1
+    other = callers.new_answer("ipv4:10.0.0.2:1")
+    monkeypatch.setitem(ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, 10_000)
+    assert sizes(await fetched_with(replicas, other, 0)) == [4]
+    monkeypatch.setitem(ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, 250)
+    callers.answers.end(first)
+    assert sizes(await fetched_with(replicas, fourth, 300)) == [1]
+
+
+async def test_a_waiting_fetch_takes_no_room() -> None:
+    replicas, callers = Replicas(), Callers(CallerLimits())
+    partition = await replicas.lead()
+    commit(partition, bytes(5))
+    answer = callers.new_answer("ipv4:10.0.0.1:1")
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
+    task = asyncio.create_task(fetch.handle([entry()], FetchWait(500, 10, 1 << 20, answer)))
+    await until_idle()
+    assert callers.answers.size == 0
+    await task
+    assert callers.answers.size == 5

@@ -27,7 +27,7 @@ class Front:
         self, *batches: Batch, acks: Acks = Acks.ALL, timeout_ms: int = 1000, number: int = 0
     ) -> ProduceOutcome:
         replicas = self.replicas
-        checks = BatchChecks(lambda _: None, without_deltas, in_place)
+        checks = BatchChecks(lambda _: 0, without_deltas, in_place)
         produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks)
         (outcome,) = await produce.handle([ProduceEntry(on(number), "", batches)], acks, timeout_ms)
         return outcome

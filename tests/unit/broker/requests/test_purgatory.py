@@ -1,8 +1,10 @@
+import asyncio
+
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks
-from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.requests.purgatory import PRODUCES_PER_TURN, Purgatory
 from unit.broker.broker_parts import append, fetch_by
 from unit.broker.fake_log import NAME, FakeLog, Notes, epoch_of, leader, state
 
@@ -182,3 +184,33 @@ async def test_the_end_of_a_leadership_ends_the_wait_for_the_disk_too() -> None:
     error = waiting.result()
     assert error is not None
     assert error.code is ErrorCode.LEADER_CHANGED
+
+
+async def test_produces_that_one_move_ends_are_answered_over_several_turns() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waits = [purgatory.committed(partition, 1) for _ in range(1000)]
+    partition.high_watermark = 1
+    purgatory.high_watermark_moved(partition)
+    # Those that wait for their turn are committed, whatever happens meanwhile.
+    purgatory.leadership_ended(partition)
+    for turn in range(1, 1000 // PRODUCES_PER_TURN + 1):
+        done = sum(wait.done() for wait in waits)
+        assert (turn - 1) * PRODUCES_PER_TURN < done <= turn * PRODUCES_PER_TURN
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert {wait.result() for wait in waits} == {None}
+    assert len(purgatory) == 0
+
+
+async def test_the_end_of_a_leadership_ends_waits_over_several_turns() -> None:
+    purgatory = Purgatory()
+    partition = leader(FakeLog())
+    waits = [purgatory.committed(partition, 1) for _ in range(1000)]
+    purgatory.leadership_ended(partition)
+    assert sum(wait.done() for wait in waits) <= PRODUCES_PER_TURN
+    later = purgatory.committed(partition, 1)
+    for _ in range(1000 // PRODUCES_PER_TURN + 1):
+        await asyncio.sleep(0)
+    assert all(wait.result() is not None for wait in waits)
+    assert not later.done()
