@@ -190,10 +190,9 @@ class GrpcConnections:
         gets the report, and fails. Reports arrive in order, so this waits for that of another
         request, which ends at once and is not sent."""
         for address, channel in list(self._channels.items())[:1]:
-            check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
-            check = channel.channel.unary_unary(_HEALTH_CHECK)
             with suppress(UnreachableError, TidelogError):
-                await answered(check(b"", timeout=0), address)
+                # No variable: the traceback of the error would keep gRPC's channel by it.
+                await answered(_health_check(channel), address)
 
     def _channel(self, address: str) -> ReleasableChannel:
         if self._closed:
@@ -207,6 +206,12 @@ class GrpcConnections:
                 channel = ReleasableChannel(self._open(address), address)
                 self._channels[address] = channel
         return channel
+
+
+def _health_check(channel: ReleasableChannel) -> grpc.aio.UnaryUnaryCall[bytes, bytes]:
+    check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+    check = channel.channel.unary_unary(_HEALTH_CHECK)
+    return check(b"", timeout=0)
 
 
 def _close_at_once(channels: Iterable[grpc.aio.Channel]) -> None:
