@@ -14,12 +14,13 @@ from pathlib import PurePath
 
 import structlog
 
+from tidelog.batch import is_damaged
 from tidelog.log_format import MAX_FRAME_BYTES, find_frame, frame_at, is_torn, walk_frames
 from tidelog.model import BatchHeader
 from tidelog_broker.log.bad_sectors import BadSectorReader, is_unreadable, replace_file
 from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
 from tidelog_broker.log.disk import Disk, DiskFile, copy_bytes
-from tidelog_broker.log.epoch_file import EpochFile
+from tidelog_broker.log.epoch_file import EpochFile, epochs_of, read_epochs
 from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, extend_summary
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.log_errors import UndecidedDamageError
@@ -42,6 +43,11 @@ from tidelog_broker.log.segment import (
     read_indexes,
     segment_path,
     write_indexes,
+)
+from tidelog_broker.log.segment_arrangement import (
+    arrange_segments,
+    has_misplaced_frame,
+    is_misplaced,
 )
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 
@@ -112,8 +118,11 @@ def load_content(
 
     Damage is cut or made unreadable, and reported. `Log.open` explains the parameters. Raises
     `OSError`, and `UndecidedDamageError` as `unsynced` says."""
-    start, bases, gap = find_segments(disk, directory, before_loss, unsynced)
-    epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
+    least_end = max(recovery_point, min_end_offset)
+    start, bases, gap, is_interrupted = find_segments(
+        disk, directory, before_loss, unsynced, least_end
+    )
+    epochs = read_epochs(epoch_file) if bases else LeaderEpochs()
     if (
         clean_state is not None
         and clean_state.end_offset == recovery_point
@@ -121,7 +130,7 @@ def load_content(
         and _matches_clean_state(disk, directory, clean_state, bases)
     ):
         if epochs is None:
-            epochs = _epochs_of(disk, directory, clean_state.segments)
+            epochs = epochs_of(disk, directory, clean_state.segments)
         content = LogContent(start, list(clean_state.segments), epochs, clean_state)
         content.epochs.clip(start, content.log_end_offset)
         return content
@@ -136,14 +145,30 @@ def load_content(
         unsynced,
         check_all,
         evidence,
-        max(recovery_point, min_end_offset),
+        least_end,
     )
-    return check.run(start, epochs)
+    try:
+        if is_interrupted:
+            check.require_order("an arrangement of the segments was interrupted")
+        return check.run(start, epochs)
+    except _MisplacedError as found:
+        if unsynced.is_undecided:
+            raise UndecidedDamageError(*found.args) from None
+    bases = arrange_segments(
+        disk,
+        directory,
+        start=start,
+        epochs=read_epochs(epoch_file),
+        min_end_offset=least_end,
+        evidence=evidence,
+    )
+    made = {damaged.first_offset: damaged for damaged in check.damaged}
+    check = replace(check, bases=bases, made_unreadable=made, damaged=[], trusted=[], batches=0)
+    return check.run(start, read_epochs(epoch_file))
 
 
-def _read_epochs(file: EpochFile) -> LeaderEpochs | None:
-    entries = file.read()
-    return None if entries is None else LeaderEpochs(entries)
+class _MisplacedError(Exception):
+    """Valid batches lie where they cannot belong to the log: file, position and reason."""
 
 
 def _matches_clean_state(
@@ -171,24 +196,6 @@ def _matches_clean_state(
         == (clean_state.last.broker_crc32c, clean_state.last.crc32c)
         and found.next_offset == summary.next_offset
     )
-
-
-def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[KnownSegment]) -> LeaderEpochs:
-    """Returns the epochs in the headers of all batches up to the first invalid one."""
-    epochs = LeaderEpochs()
-    for base, summary in segments:
-        file = disk.open(segment_path(directory, base))
-        try:
-            read = BadSectorReader(file).read_at
-            for info in walk_frames(read, summary.size, expected_offset=base, verify=False):
-                if info.fault is not None or info.header is None:
-                    return epochs
-                if info.header.leader_epoch < epochs.latest:
-                    return epochs
-                epochs.assign(info.header.leader_epoch, info.header.base_offset)
-        finally:
-            file.close()
-    return epochs
 
 
 @dataclass(slots=True)
@@ -223,12 +230,24 @@ class _Check:
     batches: int = 0
     damaged: list[DamagedRange] = field(default_factory=list)
     trusted: list[KnownSegment] = field(default_factory=list)
+    # Set once the segments are arranged: what an earlier check made unreadable, by first offset.
+    made_unreadable: dict[int, DamagedRange] | None = None
+
+    def require_order(self, reason: str, path: PurePath | None = None, position: int = 0) -> None:
+        """Raises `_MisplacedError` if the segments can still be arranged, or that is undecided."""
+        may_arrange = self.unsynced.is_only_copy or self.unsynced.is_undecided
+        if may_arrange and self.made_unreadable is None:
+            raise _MisplacedError(path or self.directory, position, reason)
 
     def run(self, log_start: int, epochs: LeaderEpochs | None) -> LogContent:
         self._trust_below_recovery_point()
+        for base in self.bases[len(self.trusted) :]:
+            path = segment_path(self.directory, base)
+            if is_misplaced(self.disk, path, base):
+                self.require_order("it begins with a batch of another offset", path)
         segments = list(self.trusted)
         if epochs is None:
-            epochs = _epochs_of(self.disk, self.directory, segments)
+            epochs = epochs_of(self.disk, self.directory, segments)
         known = epochs.entries
         self.known_epochs = LeaderEpochs(known)
         first_checked = len(segments)
@@ -242,6 +261,9 @@ class _Check:
             segments.append(KnownSegment(base, scan.summary))
             content.active_indexes = scan.indexes
             if scan.fault is not None:
+                if self._has_valid_frame_behind(index, scan.summary.size):
+                    path = segment_path(self.directory, base)
+                    self.require_order(scan.fault, path, scan.summary.size)
                 content.recovery = self._cut(index, scan)
                 break
             if following is not None:
@@ -270,6 +292,8 @@ class _Check:
                 return
             summary = found[1]
             if summary.size != self.disk.file_size(path) or summary.next_offset != following:
+                return
+            if is_misplaced(self.disk, path, base):
                 return
             self.trusted.append(KnownSegment(base, summary))
 
@@ -302,9 +326,12 @@ class _Check:
                 self._walk(file, scan, epochs)
                 if scan.fault is None:
                     scan.fault = self._missing_end(scan.summary.next_offset, following)
-                if scan.fault is None or not self._quarantine_fault(
+                if scan.fault is None:
+                    break
+                self._require_right_place(file, path, scan, following)
+                if not self._quarantine_fault(
                     file, path, scan, following, epochs
-                ):
+                ) and not self._cut_end(file, path, scan, following):
                     break
                 scan.fault = None
             if self.unsynced.is_kept and not self.check_all and scan.unsynced_from is not None:
@@ -312,6 +339,43 @@ class _Check:
         finally:
             file.close()
         return scan
+
+    def _require_right_place(
+        self, file: DiskFile, path: PurePath, scan: _Scan, following: int | None
+    ) -> None:
+        """Raises `_MisplacedError` if the segments at the fault may not be those of the log."""
+        position, expected = scan.summary.size, scan.summary.next_offset
+        is_misplaced = has_misplaced_frame(
+            file.read_at, position, scan.file_bytes, expected, following
+        )
+        if following is not None and following < expected:
+            is_misplaced = True
+        elif following is not None and following > max(expected, self.min_end_offset):
+            # Only its name shows that the log reached this offset.
+            is_misplaced |= not self._has_valid_frame_behind(self.bases.index(following), 0)
+        if is_misplaced:
+            self.require_order(str(scan.fault), path, position)
+
+    def _cut_end(
+        self, file: DiskFile, path: PurePath, scan: _Scan, following: int | None
+    ) -> bool:
+        """Cuts what lies behind the last batch of a segment, if the log does not end there.
+
+        Returns True if it did, so that the walk continues."""
+        position, expected = scan.summary.size, scan.summary.next_offset
+        if position == scan.file_bytes:
+            return False
+        is_complete = following == expected
+        end = self.min_end_offset if following is None else following
+        if not is_complete and not (self.unsynced.is_only_copy and end > expected):
+            return False
+        size = min(scan.file_bytes - position, MAX_FRAME_BYTES)
+        data = BadSectorReader(file).read_at(size, position)
+        self.evidence(path, DamagedRange(expected, expected, position, size, str(scan.fault)), data)
+        file.truncate(position)
+        file.sync()
+        _log.warning("segment_end_cut", path=str(path), position=position, why=scan.fault)
+        return True
 
     def _missing_end(self, end: int, following: int | None) -> str | None:
         """Returns what is wrong with a segment that is valid to its end."""
@@ -348,6 +412,9 @@ class _Check:
 
     def _note(self, scan: _Scan, epochs: LeaderEpochs, header: BatchHeader, size: int) -> None:
         self.batches += 1
+        made = (self.made_unreadable or {}).get(header.base_offset)
+        if made is not None and is_damaged(header):
+            self.damaged.append(made._replace(next_offset=header.next_offset))
         epochs.assign(header.leader_epoch, header.base_offset)
         summary = scan.summary
         if scan.unsynced_from is None and header.next_offset > self.recovery_point:

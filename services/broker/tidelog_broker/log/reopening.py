@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import partial
 from pathlib import PurePath
 
-from tidelog.log_format import SEGMENT_SUFFIX
 from tidelog_broker.log.bad_sectors import replace_file
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import LogError, LogStorageError, LogUnreadableError
+from tidelog_broker.log.log_start import list_segments
 from tidelog_broker.log.quarantine import Evidence, discard_evidence
 from tidelog_broker.log.segment import segment_path
 
@@ -82,11 +82,7 @@ def rewrite_segments(disk: Disk, directory: PurePath, start: int) -> None:
 
     What an fsync could not write, no later fsync of the same file writes. Unreadable parts are
     damaged in the copy."""
-    bases = sorted(
-        int(name.removesuffix(SEGMENT_SUFFIX))
-        for name in disk.list_names(directory)
-        if name.endswith(SEGMENT_SUFFIX)
-    )
+    bases = list_segments(disk, directory)
     if not bases:
         return
     ends = [*bases[1:], None]
