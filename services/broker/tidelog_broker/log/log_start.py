@@ -14,8 +14,8 @@ from tidelog_broker.log.checked_file import DamagedFileError, read_checked
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
 from tidelog_broker.log.indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog_broker.log.log_errors import UndecidedDamageError
+from tidelog_broker.log.misplaced_batches import is_outlived, is_set_aside
 from tidelog_broker.log.segment import segment_path
-from tidelog_broker.log.segment_arrangement import is_outlived, is_set_aside
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 
 LOG_START_NAME = "log-start-offset"

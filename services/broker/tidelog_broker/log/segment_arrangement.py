@@ -11,130 +11,30 @@ to a name that a later start reads, too."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import NamedTuple
 
 import structlog
 
-from tidelog.batch import is_damaged
 from tidelog.log_format import (
     FRAME_HEADER_BYTES,
     MAX_FRAME_BYTES,
     MAX_OFFSET,
-    FrameError,
-    ReadAt,
-    find_frame,
-    parse_frame,
-    segment_base,
     walk_frames,
 )
 from tidelog.model import NO_EPOCH, BatchHeader
-from tidelog_broker.log.bad_sectors import BadSectorReader, is_unreadable
+from tidelog_broker.log.bad_sectors import BadSectorReader
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
 from tidelog_broker.log.indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog_broker.log.leader_epochs import LeaderEpochs
-from tidelog_broker.log.quarantine import DamagedRange, Evidence, valid_frame
+from tidelog_broker.log.misplaced_batches import FrameRun, SegmentFile, find_files
+from tidelog_broker.log.quarantine import DamagedRange, Evidence
 from tidelog_broker.log.segment import segment_path
 
-_ASIDE_NAME = re.compile(r"([0-9]{20})\.log\.[0-9]+\.aside")
 _COPY_BYTES = 1 << 20
 
 _log = structlog.get_logger()
-
-
-def is_set_aside(name: str) -> bool:
-    """Returns whether an interrupted arrangement left a file of this name."""
-    return _ASIDE_NAME.fullmatch(name) is not None
-
-
-def is_misplaced(disk: Disk, path: PurePath, base: int) -> bool:
-    """Returns whether the segment file begins with the header of a batch at another offset.
-
-    Raises OSError."""
-    offset = _first_offset(disk, path)
-    return offset is not None and offset != base
-
-
-def is_outlived(disk: Disk, path: PurePath, log_start: int) -> bool:
-    """Returns whether the segment file does not begin with a batch at or above the log's start."""
-    offset = _first_offset(disk, path)
-    return offset is None or offset < log_start
-
-
-def has_misplaced_frame(
-    read: ReadAt, position: int, end: int, expected: int, following: int | None
-) -> bool:
-    """Returns whether the bytes at a fault hold a valid frame that cannot belong there.
-
-    The segment should continue at offset `expected` there, and `following` is where the next one
-    begins. Behind damage a frame at a later offset may belong there."""
-    at = position
-    while at < end:
-        header = valid_frame(read, at, end)
-        if header is not None:
-            is_later = header.base_offset > expected
-            fits = following is None or header.next_offset <= following
-            return at == position or not (is_later and fits)
-        at = behind_damage(read, at, end)
-    return False
-
-
-def _first_offset(disk: Disk, path: PurePath) -> int | None:
-    file = disk.open(path)
-    try:
-        data = file.read_at(FRAME_HEADER_BYTES, 0)
-    except OSError as error:
-        if is_unreadable(error):
-            return None
-        raise
-    finally:
-        file.close()
-    if len(data) < FRAME_HEADER_BYTES:
-        return None
-    try:
-        return parse_frame(data, 0, None).header.base_offset
-    except FrameError:
-        return None
-
-
-class _Run(NamedTuple):
-    """Valid frames of one leader epoch in one file, without a gap between their offsets.
-
-    - `is_in_place`: they may lie where the log wrote them.
-    - `is_unreadable`: a batch that was made unreadable; a run of its own.
-    """
-
-    path: PurePath
-    position: int
-    size: int
-    first_offset: int
-    next_offset: int
-    leader_epoch: int
-    is_in_place: bool
-    is_unreadable: bool
-
-    @property
-    def end(self) -> int:
-        return self.position + self.size
-
-
-@dataclass(slots=True)
-class _File:
-    """A segment file; `is_aside`: an interrupted arrangement has renamed it."""
-
-    path: PurePath
-    base: int
-    size: int
-    is_aside: bool
-    runs: list[_Run] = field(default_factory=list)
-
-    def valid_from(self, position: int) -> int:
-        """Returns where the first valid frame at or behind this position begins, or the file's
-        size."""
-        return next((max(position, r.position) for r in self.runs if r.end > position), self.size)
 
 
 @dataclass(slots=True)
@@ -146,9 +46,9 @@ class _Target:
 
     base: int
     end_offset: int
-    file: _File | None = None
+    file: SegmentFile | None = None
     size: int = 0
-    runs: list[_Run] = field(default_factory=list)
+    runs: list[FrameRun] = field(default_factory=list)
 
     @property
     def stays(self) -> bool:
@@ -175,7 +75,7 @@ def arrange_segments(
       does not show that it reached any higher one.
 
     Blocks; raises OSError."""
-    files = _find_files(disk, directory)
+    files = find_files(disk, directory)
     runs = [run for file in files for run in file.runs]
     chosen = _Chain(disk, runs, epochs).choose(start)
     targets = _targets(files, chosen, start)
@@ -187,98 +87,16 @@ def arrange_segments(
     return [target.base for target in targets]
 
 
-def _find_files(disk: Disk, directory: PurePath) -> list[_File]:
-    files = []
-    for name in sorted(disk.list_names(directory)):
-        path, base, aside = directory / name, segment_base(name), _ASIDE_NAME.fullmatch(name)
-        if base is None and aside is not None:
-            base = int(aside[1])
-        if base is not None:
-            files.append(_File(path, base, disk.file_size(path), aside is not None))
-    bases = sorted(file.base for file in files if not file.is_aside)
-    for file in files:
-        following = next((base for base in bases if base > file.base), MAX_OFFSET)
-        opened = disk.open(file.path)
-        try:
-            file.runs = list(_find_runs(BadSectorReader(opened).read_at, file, following))
-        finally:
-            opened.close()
-    return files
-
-
-def _find_runs(read: ReadAt, file: _File, following: int) -> Iterator[_Run]:
-    """Yields the runs of a file; the next segment's name says `following`."""
-    run: _Run | None = None
-    reached = file.base
-    is_misplaced = file.is_aside
-    for position, size, header in _valid_frames(read, file.size):
-        unreadable = is_damaged(header)
-        if (
-            run is not None
-            and run.end == position
-            and run.next_offset == header.base_offset
-            and run.leader_epoch == header.leader_epoch
-            and not (unreadable or run.is_unreadable)
-        ):
-            run = run._replace(size=run.size + size, next_offset=header.next_offset)
-            continue
-        if run is not None:
-            yield run
-            reached = run.next_offset if run.is_in_place else reached
-        is_misplaced |= position == 0 and header.base_offset != file.base
-        in_place = not is_misplaced and reached <= header.base_offset < following
-        run = _Run(
-            file.path,
-            position,
-            size,
-            header.base_offset,
-            header.next_offset,
-            header.leader_epoch,
-            in_place,
-            unreadable,
-        )
-    if run is not None:
-        yield run
-
-
-def _valid_frames(read: ReadAt, end: int) -> Iterator[tuple[int, int, BatchHeader]]:
-    """Yields position, size and header of each valid frame, whatever its offset."""
-    position = 0
-    while position < end:
-        began = position
-        for info in walk_frames(read, end, start=position, verify=True):
-            if info.fault is None and info.header is not None:
-                yield info.position, info.size, info.header
-                position = info.position + info.size
-            elif info.position == began:
-                position = behind_damage(read, position, end)
-
-
-def behind_damage(read: ReadAt, position: int, end: int) -> int:
-    """Returns where the frame behind a damaged one begins. While the header of that is valid, no
-    frame inside it counts: a record may hold one."""
-    data = read(FRAME_HEADER_BYTES, position)
-    if len(data) == FRAME_HEADER_BYTES:
-        try:
-            behind = position + parse_frame(data, 0, None).length
-        except FrameError:
-            behind = end + 1
-        if behind == end or (behind < end and find_frame(read, behind, end) == behind):
-            return behind
-    found = find_frame(read, position + 1, end)
-    return end if found is None else found
-
-
 class _Chain:
     """Chooses the runs that form the log, if several files have the same offsets."""
 
-    def __init__(self, disk: Disk, runs: Sequence[_Run], epochs: LeaderEpochs | None) -> None:
+    def __init__(self, disk: Disk, runs: Sequence[FrameRun], epochs: LeaderEpochs | None) -> None:
         self._disk = disk
         self._epochs = LeaderEpochs() if epochs is None else epochs
         self._later = sorted(filter(self._belongs, runs), key=lambda run: run.first_offset)
-        self._covering: list[_Run] = []
+        self._covering: list[FrameRun] = []
 
-    def _belongs(self, run: _Run) -> bool:
+    def _belongs(self, run: FrameRun) -> bool:
         """The file of epochs may lack the last ones."""
         known = self._epochs
         return (
@@ -288,9 +106,9 @@ class _Chain:
             or run.leader_epoch == known.epoch_at(run.first_offset)
         )
 
-    def choose(self, start: int) -> list[_Run]:
+    def choose(self, start: int) -> list[FrameRun]:
         """Returns runs in the order of their offsets, which may have gaps but do not overlap."""
-        chosen: list[_Run] = []
+        chosen: list[FrameRun] = []
         expected, epoch = start, NO_EPOCH
         while True:
             self._advance(expected, epoch)
@@ -319,12 +137,12 @@ class _Chain:
             if run.next_offset > expected and run.leader_epoch >= epoch
         ]
 
-    def _rank(self, run: _Run, chosen: Sequence[_Run]) -> tuple[bool, bool, bool, int]:
+    def _rank(self, run: FrameRun, chosen: Sequence[FrameRun]) -> tuple[bool, bool, bool, int]:
         """Returns the lowest for the best run at an offset."""
         continues = bool(chosen) and (chosen[-1].path, chosen[-1].end) == (run.path, run.position)
         return run.is_unreadable, not run.is_in_place, not continues, -run.first_offset
 
-    def _part(self, run: _Run, expected: int) -> _Run | None:
+    def _part(self, run: FrameRun, expected: int) -> FrameRun | None:
         """Returns the part of the run from `expected` to where a better one may begin.
 
         If no frame begins at `expected`, the rest of the run is considered later."""
@@ -352,11 +170,11 @@ class _Chain:
             self._consider_later(behind)
         return part
 
-    def _consider_later(self, run: _Run | None) -> None:
+    def _consider_later(self, run: FrameRun | None) -> None:
         if run is not None:
             self._later = sorted([run, *self._later], key=lambda run: run.first_offset)
 
-    def _from(self, run: _Run, offset: int) -> _Run | None:
+    def _from(self, run: FrameRun, offset: int) -> FrameRun | None:
         """Returns the part of a run from the first frame at or above an offset on."""
         for position, header in self._frames(run):
             if header.base_offset >= offset:
@@ -365,7 +183,7 @@ class _Chain:
                 )
         return None
 
-    def _below(self, run: _Run, limit: int) -> _Run | None:
+    def _below(self, run: FrameRun, limit: int) -> FrameRun | None:
         """Returns the part of a run whose frames end at or below an offset."""
         part = None
         for position, header in self._frames(run):
@@ -374,7 +192,7 @@ class _Chain:
                 part = run._replace(size=size, next_offset=end) if end <= limit else part
         return part
 
-    def _frames(self, run: _Run) -> Iterator[tuple[int, BatchHeader]]:
+    def _frames(self, run: FrameRun) -> Iterator[tuple[int, BatchHeader]]:
         file = self._disk.open(run.path)
         try:
             read = BadSectorReader(file).read_at
@@ -385,7 +203,7 @@ class _Chain:
             file.close()
 
 
-def _targets(files: Sequence[_File], chosen: Sequence[_Run], start: int) -> list[_Target]:
+def _targets(files: Sequence[SegmentFile], chosen: Sequence[FrameRun], start: int) -> list[_Target]:
     """Groups runs that one segment can hold, and finds the file that has a group at its
     beginning."""
     by_path = {file.path: file for file in files}
@@ -411,7 +229,7 @@ def _targets(files: Sequence[_File], chosen: Sequence[_Run], start: int) -> list
     return targets
 
 
-def _continues(last: _Run, run: _Run, file: _File) -> bool:
+def _continues(last: FrameRun, run: FrameRun, file: SegmentFile) -> bool:
     """Returns whether a run lies behind another one in its file as it has to in a segment: at its
     end, or behind damaged bytes of the offsets between them."""
     if run.path != last.path or run.position < last.end:
@@ -423,7 +241,7 @@ def _continues(last: _Run, run: _Run, file: _File) -> bool:
 
 
 def _keep_damaged_files(
-    files: Sequence[_File], targets: list[_Target], start: int, min_end_offset: int
+    files: Sequence[SegmentFile], targets: list[_Target], start: int, min_end_offset: int
 ) -> None:
     """Adds the files without a valid frame that fill a gap between the segments, or the end."""
     for file in files:
@@ -459,7 +277,7 @@ class _Move:
         self,
         disk: Disk,
         directory: PurePath,
-        files: Sequence[_File],
+        files: Sequence[SegmentFile],
         targets: Sequence[_Target],
         evidence: Evidence,
     ) -> None:
@@ -502,7 +320,7 @@ class _Move:
                 why="batches lay in segment files of other offsets; all of them were kept",
             )
 
-    def _set_aside(self, leaving: Sequence[_File]) -> None:
+    def _set_aside(self, leaving: Sequence[SegmentFile]) -> None:
         taken = {file.path.name for file in self._files}
         for file in leaving:
             if file.is_aside:
@@ -549,7 +367,7 @@ class _Move:
             file.close()
         self._remove_indexes(path)
 
-    def _store_evidence(self, file: _File, position: int, offset: int) -> None:
+    def _store_evidence(self, file: SegmentFile, position: int, offset: int) -> None:
         size = min(file.size - position, MAX_FRAME_BYTES)
         if size <= 0:
             return
