@@ -13,13 +13,14 @@ from tidelog.log_format import FrameInfo, dump_frames, segment_base, segment_nam
 def segment_paths(path: Path) -> list[Path]:
     """Returns the segment file itself, or the segments of a partition's directory, oldest first.
 
-    Like the broker, it ignores files of a directory that have no segment's name. Raises `FileNotFoundError` if there is none."""
+    Like the broker, it ignores files of a directory that have no segment's name. Raises
+    `FileNotFoundError` if there is none."""
     if path.is_dir():
         segments = sorted(file for file in path.iterdir() if segment_base(file.name) is not None)
         if not segments:
             raise FileNotFoundError(
-                f"{path} has no segment ({segment_name(0)}, for instance); name a partition's directory "
-                f"or one of its segments"
+                f"{path} has no segment ({segment_name(0)}, for instance); name a partition's "
+                f"directory or one of its segments"
             )
         return segments
     if not path.is_file():

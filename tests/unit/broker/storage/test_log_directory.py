@@ -7,7 +7,6 @@ from structlog.testing import capture_logs
 from tidelog.model import TopicPartition
 from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
 from tidelog_broker.core.partition.replica_key import ReplicaKey
-from tidelog_broker.log import log_recovery
 from tidelog_broker.log.clean_shutdown import read_clean_logs
 from tidelog_broker.log.log_check import LogCheck
 from tidelog_broker.log.log_errors import LogInterruptedError, LogStorageError
@@ -98,7 +97,7 @@ def test_an_unexpected_error_costs_only_its_replica(
     previous = Stored(tmp_path)
     previous.with_records(3)
     previous.with_records(2, OTHER_NAME)
-    load = log_recovery.LogCheck.run
+    load = LogCheck.run
 
     def fails(check: LogCheck, *args: Any) -> Any:
         if check.directory == replica_path(tmp_path):
@@ -106,7 +105,7 @@ def test_an_unexpected_error_costs_only_its_replica(
         return load(check, *args)
 
     with monkeypatch.context() as planted:
-        planted.setattr(log_recovery.LogCheck, "run", fails)
+        planted.setattr(LogCheck, "run", fails)
         stored = Stored(tmp_path)
         assert [damaged.key for damaged in stored.damage] == [KEY]
         assert "ValueError: a planted fault" in stored.damage[0].reason
