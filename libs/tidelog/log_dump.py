@@ -7,19 +7,20 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidelog.log_format import SEGMENT_SUFFIX, FrameInfo, dump_frames
+from tidelog.log_format import FrameInfo, dump_frames, segment_base, segment_name
 
 
 def segment_paths(path: Path) -> list[Path]:
     """Returns the segment file itself, or the segments of a partition's directory, oldest first.
 
-    Raises `FileNotFoundError` if there is none."""
+    Like the broker, it ignores files of a directory that have no segment's name. Raises
+    `FileNotFoundError` if there is none."""
     if path.is_dir():
-        segments = sorted(path.glob(f"*{SEGMENT_SUFFIX}"))
+        segments = sorted(file for file in path.iterdir() if segment_base(file.name) is not None)
         if not segments:
             raise FileNotFoundError(
-                f"{path} has no *{SEGMENT_SUFFIX} files; name a partition's directory "
-                f"or one of its segments"
+                f"{path} has no segment ({segment_name(0)}, for instance); name a partition's "
+                f"directory or one of its segments"
             )
         return segments
     if not path.is_file():

@@ -23,6 +23,7 @@ length breaks either the producer's CRC or the next frame.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -36,6 +37,8 @@ FRAME_TAG = b"TLB\x01"
 MAX_FRAME_BYTES = 64 << 20
 SEGMENT_SUFFIX = ".log"
 OFFSET_DIGITS = 20
+MAX_OFFSET = 2**63 - 1
+_SEGMENT_NAME = re.compile(rf"([0-9]{{{OFFSET_DIGITS}}}){re.escape(SEGMENT_SUFFIX)}")
 
 _HEADER = struct.Struct("<I4sqiqIIBiqqqii")
 _TAG_AT = 4
@@ -69,6 +72,16 @@ class FrameInfo(NamedTuple):
 
 def segment_name(base_offset: int) -> str:
     return f"{base_offset:0{OFFSET_DIGITS}d}{SEGMENT_SUFFIX}"
+
+
+def segment_base(name: str) -> int | None:
+    """Returns the base offset in the name of a segment file; None: it is no segment's name.
+
+    >>> segment_base("00000000000000000060.log"), segment_base("copy of 00000000000000000060.log")
+    (60, None)
+    """
+    match = _SEGMENT_NAME.fullmatch(name)
+    return int(match[1]) if match is not None and int(match[1]) <= MAX_OFFSET else None
 
 
 def frame_bytes(batch: Batch) -> int:

@@ -42,6 +42,10 @@ class Stored:
         log.append([batch_at(offset) for offset in range(number)])
 
 
+def replica_path(tmp_path: Path) -> Path:
+    return tmp_path / "replicas" / f"orders-0.{TOPIC_ID}"
+
+
 def checkpoint(
     logs: LogDirectory, high_watermarks: Mapping[ReplicaKey, int], *, sync: bool = False
 ) -> None:

@@ -39,7 +39,9 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if view.has_no_controller:
         reasons.append(_no_controller_to_elect())
     many = _waits_for(key, unavailable)
-    next_for = partial(_next_step, key, unavailable, _paused(candidates))
+    next_for = partial(
+        _next_step, key, unavailable, _paused(candidates), _with_running_broker(candidates)
+    )
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
@@ -71,11 +73,16 @@ def _next_step(
     key: PartitionKeyState,
     unavailable: Sequence[InSyncMember],
     paused: Sequence[int],
+    running: Sequence[int],
     names: Sequence[TopicPartition],
 ) -> str:
     """Returns the next step for all partitions of these names, which wait for the same as that of
-    `key`. `paused`: brokers that must not be started, because their processes exist."""
-    return " ".join((*map(next_steps.of_paused, paused), _step(key, unavailable, names)))
+    `key`.
+
+    - `paused`: brokers that must not be started, because their processes exist.
+    - `running`: brokers that serve, and whose replicas do not.
+    """
+    return " ".join((*map(next_steps.of_paused, paused), _step(key, unavailable, running, names)))
 
 
 def _paused(candidates: Sequence[_CandidateState]) -> list[int]:
@@ -86,13 +93,20 @@ def _paused(candidates: Sequence[_CandidateState]) -> list[int]:
     )
 
 
+def _with_running_broker(candidates: Sequence[_CandidateState]) -> list[int]:
+    return [c.member.broker_id for c in candidates if c.is_broker_running]
+
+
 def _step(
-    key: PartitionKeyState, unavailable: Sequence[InSyncMember], names: Sequence[TopicPartition]
+    key: PartitionKeyState,
+    unavailable: Sequence[InSyncMember],
+    running: Sequence[int],
+    names: Sequence[TopicPartition],
 ) -> str:
     if key.unclean_leader_election:
         return f"Start any of brokers {listed(key.replicas)}."
     if unavailable:
-        return _bring_back(unavailable, next_steps.recover(names, "--from-live-replicas"))
+        return _bring_back(unavailable, running, next_steps.recover(names, "--from-live-replicas"))
     if key.recovery == "manual":
         return f"Accept the loss of records that no replica has: {next_steps.recover(names)}"
     return "Check the findings about controller and store; the election follows by itself."
@@ -107,7 +121,26 @@ def _damaged(unavailable: Sequence[InSyncMember]) -> list[int]:
     return sorted(m.broker_id for m in unavailable if m.broker_epoch == LOST_DATA)
 
 
-def _bring_back(unavailable: Sequence[InSyncMember], recover: str) -> str:
+def _start(broker_ids: Sequence[int], running: Sequence[int], conjunction: str) -> str:
+    """Begins a sentence that names what brings replicas back."""
+    steps = []
+    stopped = [broker_id for broker_id in broker_ids if broker_id not in running]
+    if stopped:
+        named = brokers(stopped)
+        if conjunction == "or":
+            named = " or ".join(f"broker {broker_id}" for broker_id in stopped)
+        steps.append(f"start {named}")
+    steps += [
+        f"correct what broker {broker_id} reports about its replica, which it then opens again "
+        "within a minute"
+        for broker_id in broker_ids
+        if broker_id in running
+    ]
+    step = f" {conjunction} ".join(steps)
+    return step[:1].upper() + step[1:]
+
+
+def _bring_back(unavailable: Sequence[InSyncMember], running: Sequence[int], recover: str) -> str:
     """The step without loss comes first."""
     intact = _intact(unavailable)
     lossy = (
@@ -115,19 +148,18 @@ def _bring_back(unavailable: Sequence[InSyncMember], recover: str) -> str:
         "records that only the lost ones hold are lost"
     )
     if len(intact) > 1:
-        start = " or ".join(f"broker {broker_id}" for broker_id in intact)
         return (
-            f"Start {start}: one of them is enough, and no record is lost where its data "
-            f"directory is intact. Only if all of them are lost for good: {lossy}."
+            f"{_start(intact, running, 'or')}: one of them is enough, and no record is lost where "
+            f"its data directory is intact. Only if all of them are lost for good: {lossy}."
         )
     if intact:
         return (
-            f"Start broker {intact[0]}: it is enough, and no record is lost where its data "
+            f"{_start(intact, running, 'or')}: it is enough, and no record is lost where its data "
             f"directory is intact. Only if it is lost for good: {lossy}."
         )
     return (
-        f"Start {brokers(_damaged(unavailable))}: the best log among all replicas is then elected. "
-        f"If one of them is lost for good: {lossy}."
+        f"{_start(_damaged(unavailable), running, 'and')}: the best log among all replicas is then "
+        f"elected. If one of them is lost for good: {lossy}."
     )
 
 
@@ -157,12 +189,14 @@ class _CandidateState(NamedTuple):
 
     - `reason`: why it does not serve; None if it does.
     - `can_lead`: whether it is elected without loss when the leader is gone.
+    - `is_broker_running`: its broker serves, and only this replica does not.
     """
 
     member: InSyncMember
     evidence: str
     reason: Reason | None = None
     can_lead: bool = False
+    is_broker_running: bool = False
 
 
 def _candidate_state(
@@ -186,7 +220,8 @@ def _candidate_state(
     replica = view.replica(key, broker_id)
     failure = None if replica is None else failure_of(replica, broker_id)
     if failure is not None:
-        return _CandidateState(member, f"{was}; it {failure.words}", failure)
+        words = f"{was}; it {failure.words}"
+        return _CandidateState(member, words, failure, is_broker_running=True)
     registered = view.registry.brokers.get(broker_id)
     if registered is None:
         root = Root(causes.BROKER_UNREGISTERED, broker_id)
@@ -286,8 +321,8 @@ def _leader_gone_for_good(
     gone = f"broker {key.leader}, which {why_leader_is_gone.words}"
     waits = _waits_for(key, unavailable)
     paused_brokers = sorted({*_paused(candidates), *([key.leader] if paused else [])})
-    next_for = partial(_next_step, key, unavailable, paused_brokers)
-
+    running = _with_running_broker(candidates)
+    next_for = partial(_next_step, key, unavailable, paused_brokers, running)
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,

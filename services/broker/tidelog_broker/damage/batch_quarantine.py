@@ -122,7 +122,7 @@ class BatchQuarantine:
         try:
             log.finish_quarantine(check)
         except LogUnreadableError as failure:
-            if copies:
+            if check.copies:
                 self._failed(key, failure)
             else:
                 # The error is behind the damage that was found.

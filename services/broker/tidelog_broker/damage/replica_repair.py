@@ -402,8 +402,9 @@ class ReplicaRepair:
     async def _repair(self, key: ReplicaKey) -> None:
         repair = self._resigned.pop(key)
         former = self._logs.log_of(key)
+        is_only_copy = self._others.are_none(key, self._logs.name_of(key))
         async with self._quarantine.checking:
-            reopening = self._logs.begin_repair(key)
+            reopening = self._logs.begin_repair(key, is_only_copy=is_only_copy)
         if reopening is None:
             # It was set aside or deleted meanwhile.
             self._history.pop(key, None)

@@ -8,9 +8,12 @@ from pathlib import PurePath
 
 from crc32c import crc32c
 
-from tidelog_broker.log.bad_sectors import is_unreadable
+from tidelog.log_format import walk_frames
+from tidelog_broker.log.bad_sectors import BadSectorReader, is_unreadable
+from tidelog_broker.log.clean_shutdown import KnownSegment
 from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.leader_epochs import EpochEntry
+from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
+from tidelog_broker.log.segment import segment_path
 
 EPOCHS_NAME = "leader-epochs"
 _FIRST_LINE = b"tidelog leader-epochs 1\n"
@@ -88,3 +91,27 @@ class EpochFile:
 
 def _lines(entries: Iterable[EpochEntry]) -> bytes:
     return b"".join(map(_line, entries))
+
+
+def read_epochs(file: EpochFile) -> LeaderEpochs | None:
+    """Returns None if the file cannot be used."""
+    entries = file.read()
+    return None if entries is None else LeaderEpochs(entries)
+
+
+def epochs_of(disk: Disk, directory: PurePath, segments: Iterable[KnownSegment]) -> LeaderEpochs:
+    """Returns the epochs in the headers of all batches up to the first invalid one."""
+    epochs = LeaderEpochs()
+    for base, summary in segments:
+        file = disk.open(segment_path(directory, base))
+        try:
+            read = BadSectorReader(file).read_at
+            for info in walk_frames(read, summary.size, expected_offset=base, verify=False):
+                if info.fault is not None or info.header is None:
+                    return epochs
+                if info.header.leader_epoch < epochs.latest:
+                    return epochs
+                epochs.assign(info.header.leader_epoch, info.header.base_offset)
+        finally:
+            file.close()
+    return epochs

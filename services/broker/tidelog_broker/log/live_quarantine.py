@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from tidelog.log_format import walk_frames
+from tidelog.log_format import FRAME_HEADER_BYTES, MAX_FRAME_BYTES, walk_frames
 from tidelog.model import NO_EPOCH
 from tidelog_broker.log.bad_sectors import BadSectorReader, copy_readable
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from tidelog_broker.log.indexes import SegmentSummary, extend_summary
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.log_errors import LogCorruptError, LogError, read_failure
@@ -36,8 +36,9 @@ class LiveQuarantine:
     - `damaged`: the ranges that `run` sealed.
     - `found`: the summary of the segment after `run`.
     - `error`: why `run` failed, or None.
-    - `copies`: nothing is appended to the segment any more, and some of its sectors are unreadable.
-    - `copy`: the file that is to replace the segment then; None: all sectors could be read.
+    - `copies`: nothing is appended to the segment any more, and some of its sectors are unreadable,
+      or its size has changed.
+    - `copy`: the file that is to replace the segment then; None: all of it could be read.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class LiveQuarantine:
         self.error: LogError | None = None
         self.copies = copies
         self.copy: PurePath | None = None
+        self._end = summary.size
 
     def run(self) -> None:
         try:
             if self.copies and self._has_bad_sectors():
                 self.copy = PurePath(f"{self.path}{TEMPORARY_SUFFIX}")
-                copy_readable(self._disk, self.path, self.copy, self.before.size)
+                self._end = max(self.before.size, self._disk.file_size(self.path))
+                copy_readable(self._disk, self.path, self.copy, self._end)
             self._check(self.copy or self.path)
         except OSError as error:
             self.error = read_failure(error, self.path, "check the segment")
@@ -78,9 +81,9 @@ class LiveQuarantine:
             self._disk.remove(self.copy)
 
     def _has_bad_sectors(self) -> bool:
-        """Returns whether sectors are unreadable or missing. An earlier read error may have
-        passed."""
-        if self._disk.file_size(self.path) < self.before.size:
+        """Returns whether sectors are unreadable or missing, or there are too many. An earlier read
+        error may have passed."""
+        if self._disk.file_size(self.path) != self.before.size:
             return True
         file = self._disk.open(self.path)
         reader = BadSectorReader(file)
@@ -97,33 +100,17 @@ class LiveQuarantine:
         file = self._disk.open(path)
         latest_epoch = NO_EPOCH
         try:
-            while self.found.size < self.before.size:
-                found = self.found
+            while self.found.size < self._end:
                 frames = walk_frames(
                     file.read_at,
-                    self.before.size,
-                    start=found.size,
-                    expected_offset=found.next_offset,
+                    self._end,
+                    start=self.found.size,
+                    expected_offset=self.found.next_offset,
                     verify=True,
                 )
                 for info in frames:
                     if info.fault is not None or info.header is None:
-                        fault = Fault(
-                            info.position,
-                            self.found.next_offset,
-                            self.before.size,
-                            info.fault or "no header",
-                        )
-                        damaged = damaged_range(
-                            file.read_at, fault, latest_epoch, self.before.next_offset
-                        )
-                        if damaged is not None:
-                            damaged = first_coverable_part(damaged)
-                        if damaged is None or not can_quarantine(damaged, at_end=False):
-                            raise LogCorruptError(self.path, info.position, fault.reason)
-                        damaged = with_known_epoch(damaged, latest_epoch, self._epochs)
-                        quarantine(file, self.path, damaged, latest_epoch, self._evidence)
-                        self.damaged.append(damaged)
+                        self._fault(file, info.fault or "no header", latest_epoch)
                         break
                     latest_epoch = max(latest_epoch, info.header.leader_epoch)
                     self.found = extend_summary(self.found, info.header, info.size)
@@ -135,3 +122,40 @@ class LiveQuarantine:
                 self.found.size,
                 f"it ends at offset {self.found.next_offset} instead of {self.before.next_offset}",
             )
+
+    def _fault(self, file: DiskFile, reason: str, latest_epoch: int) -> None:
+        """Makes the damage behind `found` unreadable, or cuts what is behind the last batch."""
+        position, expected = self.found.size, self.found.next_offset
+        if expected == self.before.next_offset and self.copy is not None:
+            # The file lacks bytes of damaged batches, or has too many.
+            rest = file.read_at(min(self._end - position, MAX_FRAME_BYTES), position)
+            cut = DamagedRange(expected, expected, position, len(rest), reason)
+            self._evidence(self.path, cut, rest)
+            file.truncate(position)
+            file.sync()
+            self._end = position
+            return
+        fault = Fault(position, expected, self._end, reason)
+        damaged = damaged_range(file.read_at, fault, latest_epoch, self.before.next_offset)
+        if damaged is not None:
+            damaged = first_coverable_part(damaged)
+        if damaged is not None and self.copy is not None:
+            damaged = self._with_room(file, damaged)
+        if damaged is None or not can_quarantine(damaged, at_end=False):
+            raise LogCorruptError(self.path, position, reason)
+        damaged = with_known_epoch(damaged, latest_epoch, self._epochs)
+        quarantine(file, self.path, damaged, latest_epoch, self._evidence)
+        self.damaged.append(damaged)
+
+    def _with_room(self, file: DiskFile, damaged: DamagedRange) -> DamagedRange:
+        """Returns the range with room for the header of a frame: moves up what is behind it."""
+        lacking = FRAME_HEADER_BYTES - damaged.size
+        if lacking <= 0:
+            return damaged
+        start = damaged.position + damaged.size
+        for end in range(self._end, start, -CHECK_BYTES):
+            position = max(start, end - CHECK_BYTES)
+            file.write_at(position + lacking, [file.read_at(end - position, position)])
+        file.write_at(start, [bytes(lacking)])
+        self._end += lacking
+        return damaged._replace(size=FRAME_HEADER_BYTES)

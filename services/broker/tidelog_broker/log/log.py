@@ -15,6 +15,7 @@ from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.flush import FlushProgress, FlushTicket
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
+from tidelog_broker.log.log_check import LogContent, RecoveryReport
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import (
     LogCorruptError,
@@ -25,7 +26,7 @@ from tidelog_broker.log.log_errors import (
     OffsetOutOfRangeError,
     read_failure,
 )
-from tidelog_broker.log.log_recovery import LogContent, RecoveryReport, load_content
+from tidelog_broker.log.log_recovery import load_content
 from tidelog_broker.log.log_start import LOG_START_KIND, LOG_START_NAME, BeforeLoss
 from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.log.quarantine import Evidence, discard_evidence

@@ -21,6 +21,7 @@ _REMEDIES = {
     errnos.ENOENT: "the data directory was moved or removed; put it back",
     errnos.ENOTDIR: "give a directory in its place",
     errnos.EEXIST: "give a directory in its place",
+    errnos.EISDIR: "a directory is in the place of this file; move it elsewhere",
 }
 
 
@@ -89,10 +90,10 @@ def read_failure(error: OSError, path: PurePath, action: str) -> LogStorageError
     `path` is the file or directory to name where `error` names none. A missing segment counts as
     unreadable."""
     is_missing = error.errno == errnos.ENOENT and str(error.filename).endswith(SEGMENT_SUFFIX)
+    named = PurePath(error.filename) if error.filename else path
     if is_missing or is_unreadable(error):
-        named = PurePath(error.filename) if error.filename else path
         return LogUnreadableError.of(error, named, action)
-    return LogStorageError.of(error, path, action)
+    return LogStorageError.of(error, named, action)
 
 
 class LogFailedError(LogStorageError):

@@ -327,5 +327,9 @@ def _value(states: ProducerStates) -> Any:
 def _offsets_in(names: Iterable[str]) -> Iterator[int]:
     for name in names:
         digits = name.removesuffix(SNAPSHOT_SUFFIX).removesuffix(COPY_SUFFIX)
-        if digits != name and digits.isdecimal():
-            yield int(digits)
+        offset = int(digits) if digits.isdecimal() else None
+        if offset is not None and name in (
+            snapshot_name(offset),
+            snapshot_name(offset, COPY_SUFFIX),
+        ):
+            yield offset

@@ -77,7 +77,7 @@ def damaged_range(
     following = None
     if frame is not None:
         # The common case: the header is valid and the records are not.
-        following = _valid_frame(read, position + frame.length, end)
+        following = valid_frame(read, position + frame.length, end)
         if following is not None and following.base_offset != frame.header.next_offset:
             following = None
         # Only the checksum of the records covers their count.
@@ -86,7 +86,7 @@ def damaged_range(
             return _range(fault, frame.header.next_offset, frame.length, frame.header)
     start = position + 1
     while (found := find_frame(read, start, end)) is not None:
-        header = _valid_frame(read, found, end)
+        header = valid_frame(read, found, end)
         if (
             header is not None
             and header.base_offset > expected
@@ -137,7 +137,7 @@ def complete_frame_end(read: ReadAt, fault: Fault) -> int | None:
     return frame.header.next_offset
 
 
-def _valid_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
+def valid_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
     """Returns the header of the frame at `position` if all its checksums are valid."""
     if position >= end:
         return None
@@ -174,7 +174,7 @@ def with_known_epoch(damaged: DamagedRange, latest_epoch: int, known: LeaderEpoc
 def has_valid_frame(read: ReadAt, start: int, end: int) -> bool:
     """Returns whether there is a frame at or after `start` whose checksums are all valid."""
     while (found := find_frame(read, start, end)) is not None:
-        if _valid_frame(read, found, end) is not None:
+        if valid_frame(read, found, end) is not None:
             return True
         start = found + 1
     return False

@@ -8,14 +8,24 @@ from __future__ import annotations
 from functools import partial
 from pathlib import PurePath
 
-from tidelog.log_format import SEGMENT_SUFFIX
+import structlog
+
 from tidelog_broker.log.bad_sectors import replace_file
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
-from tidelog_broker.log.log_errors import LogError, LogStorageError, LogUnreadableError
+from tidelog_broker.log.log_errors import (
+    LogError,
+    LogInterruptedError,
+    LogStorageError,
+    LogUnreadableError,
+)
+from tidelog_broker.log.log_start import list_segments
 from tidelog_broker.log.quarantine import Evidence, discard_evidence
 from tidelog_broker.log.segment import segment_path
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
+
+_log = structlog.get_logger()
 
 
 class Reopening:
@@ -28,6 +38,7 @@ class Reopening:
       failed fsync the kernel regards as written what it could not write. None: no fsync has failed
       in this process or the one before it.
     - `min_end_offset`: the log reached at least this offset.
+    - `is_only_copy`: no other replica has the records.
     """
 
     def __init__(
@@ -40,6 +51,7 @@ class Reopening:
         rewrite_from: int | None,
         evidence: Evidence = discard_evidence,
         min_end_offset: int = 0,
+        is_only_copy: bool = False,
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -48,6 +60,9 @@ class Reopening:
         self._rewrite_from = rewrite_from
         self._evidence = evidence
         self._least_end = min_end_offset
+        self._unsynced = (
+            UnsyncedWrites.REWRITTEN_ONLY_COPY if is_only_copy else UnsyncedWrites.REWRITTEN
+        )
         self.log: Log | None = None
         self.error: LogError | None = None
 
@@ -58,6 +73,10 @@ class Reopening:
             self.error = LogStorageError.of(error, self._directory, "repair the log in")
         except LogError as error:
             self.error = error
+        except Exception as error:
+            # A fault of this program costs one replica and not the broker.
+            _log.exception("log_not_repaired", path=str(self._directory))
+            self.error = LogInterruptedError(self._directory, error, "repair")
 
     def _open(self) -> Log:
         if self._rewrite_from is not None:
@@ -69,6 +88,7 @@ class Reopening:
             self._config,
             evidence=self._evidence,
             min_end_offset=self._least_end,
+            unsynced=self._unsynced,
         )
         try:
             return opening(recovery_point=self.check_from)
@@ -82,11 +102,7 @@ def rewrite_segments(disk: Disk, directory: PurePath, start: int) -> None:
 
     What an fsync could not write, no later fsync of the same file writes. Unreadable parts are
     damaged in the copy."""
-    bases = sorted(
-        int(name.removesuffix(SEGMENT_SUFFIX))
-        for name in disk.list_names(directory)
-        if name.endswith(SEGMENT_SUFFIX)
-    )
+    bases = list_segments(disk, directory)
     if not bases:
         return
     ends = [*bases[1:], None]

@@ -53,6 +53,7 @@ class RepairableLog(ABC):
     directory: PurePath
     digests: LogDigests
     producers: ProducerHistory
+    failed: LogFailedError | None
     _disk: Disk
     _segments: Segments
     _epochs: LeaderEpochs
@@ -130,10 +131,12 @@ class RepairableLog(ABC):
         """Prepares to make damaged batches of this segment unreadable.
 
         Returns None if the segment is deleted or the log is closed. With `copies` the disk cannot
-        read all of it, so that a copy replaces its file. Raises `OSError`."""
+        read all of it. Then a copy replaces its file, and also if its size has changed. Raises
+        `OSError`."""
         segment = self._segments.at(path)
         if segment is None or self.closed:
             return None
+        copies = copies or self._has_other_size(segment)
         if copies:
             self._check_usable()
             self._disk.open(path, create=True).close()  # it may be missing
@@ -144,6 +147,16 @@ class RepairableLog(ABC):
         return LiveQuarantine(
             self._disk, path, segment.base_offset, segment.summary, epochs, evidence, copies
         )
+
+    def _has_other_size(self, segment: Segment) -> bool:
+        """Returns whether the file was changed from outside: a failed append leaves no bytes behind
+        unless the log has failed."""
+        if self.failed is not None:
+            return False
+        try:
+            return self._disk.file_size(segment.path) != segment.size
+        except FileNotFoundError:
+            return True
 
     def finish_quarantine(self, check: LiveQuarantine) -> None:
         """Applies a check that has run. The log may have changed or been closed meanwhile.

@@ -212,7 +212,8 @@ class Segment:
         if grown_ms == check.before.max_timestamp_ms:
             grown_ms = NO_TIMESTAMP
         self.summary = self.summary._replace(
-            max_timestamp_ms=max(grown_ms, check.found.max_timestamp_ms)
+            max_timestamp_ms=max(grown_ms, check.found.max_timestamp_ms),
+            size=check.found.size if check.copies else self.summary.size,
         )
         if self._indexes is None:
             self._files.forget(self.path)

@@ -12,9 +12,9 @@ from tidelog_broker.log.disk import DiskFile
 from tidelog_broker.log.index_rebuild import Restored
 from tidelog_broker.log.indexes import SegmentIndexes
 from tidelog_broker.log.live_quarantine import LiveQuarantine
+from tidelog_broker.log.log_check import LogContent
 from tidelog_broker.log.log_errors import AppendOrderError
 from tidelog_broker.log.log_reader import LogReader, PositionCache
-from tidelog_broker.log.log_recovery import LogContent
 from tidelog_broker.log.segment import Segment, empty_summary, segment_path
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.segment_scrub import FramePosition, ScrubTarget

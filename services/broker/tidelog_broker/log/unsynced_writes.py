@@ -16,14 +16,18 @@ class UnsyncedWrites(enum.Enum):
     # The machine kept running. A complete but invalid frame at the end is damage and no torn tail.
     # The writes are repeated: the previous process may have ended right after a failed fsync, and
     # the kernel regards as written what it could not write (rule `damaged-replica-resigns-first`).
-    # If the first segment is missing, `UndecidedDamageError` is raised and nothing is changed.
+    # If the first segment is missing, or the segments do not continue each other,
+    # `UndecidedDamageError` is raised and nothing valid is removed.
     KEPT = "kept"
-    # Like KEPT, but without its first segment the log is empty.
+    # Like KEPT, but the log ends there; without its first segment it is empty.
     KEPT_CUT = "kept_cut"
-    # Like KEPT, in the only copy. A missing first segment becomes unreadable.
+    # Like KEPT, in the only copy. What is missing becomes unreadable, and misplaced batches are put
+    # in order.
     KEPT_ONLY_COPY = "kept_sealed"
     # This process has written them again.
     REWRITTEN = "rewritten"
+    # Like REWRITTEN, in the only copy.
+    REWRITTEN_ONLY_COPY = "rewritten_sealed"
     # Any page may be missing. Damage raises `UndecidedDamageError`, and nothing is changed.
     LOST = "lost"
     # Like LOST, but the log ends at the first missing write.
@@ -34,6 +38,20 @@ class UnsyncedWrites(enum.Enum):
     @property
     def is_kept(self) -> bool:
         return self in (UnsyncedWrites.KEPT, UnsyncedWrites.KEPT_CUT, UnsyncedWrites.KEPT_ONLY_COPY)
+
+    @property
+    def is_only_copy(self) -> bool:
+        """Whether no other replica has the records, so that nothing valid may be removed."""
+        return self in (
+            UnsyncedWrites.KEPT_ONLY_COPY,
+            UnsyncedWrites.LOST_ONLY_COPY,
+            UnsyncedWrites.REWRITTEN_ONLY_COPY,
+        )
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether damage raises `UndecidedDamageError` if its repair depends on other replicas."""
+        return self in (UnsyncedWrites.KEPT, UnsyncedWrites.LOST)
 
     @property
     def may_lack_end(self) -> bool:

@@ -104,13 +104,15 @@ class DamagedBatches:
             return sum(map(len, self._ranges.values()))
 
     def load(self, key: ReplicaKey, log: Log) -> None:
-        """Adds what previous incarnations found in a log that was opened, if it is still
+        """Keeps what this and previous incarnations found in a log that was opened, if it is still
         unreadable. Ranges that cannot be read now are checked by the next call."""
-        former = {r: _is_unreadable(log, r.first_offset) for r in self._former.get(key, ())}
+        present = set(self._ranges.get(key, ()))
+        known = present.union(self._former.get(key, ()))
+        former = {r: _is_unreadable(log, r.first_offset) for r in known}
         unreadable = {r for r, is_unreadable in former.items() if is_unreadable}
         unknown = {r for r, is_unreadable in former.items() if is_unreadable is None}
         with self._lock:
-            self._replace(key, {*self._ranges.get(key, ()), *unreadable})
+            self._replace(key, unreadable | (unknown & present))
             if unknown:
                 self._former[key] = unknown
             else:

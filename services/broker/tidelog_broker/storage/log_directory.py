@@ -20,6 +20,7 @@ from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import (
     LogCorruptError,
     LogError,
+    LogInterruptedError,
     LogStorageError,
     OutOfServiceError,
     UndecidedDamageError,
@@ -42,6 +43,7 @@ from tidelog_broker.storage.replica_directories import (
     Undecided,
     directory_name,
     open_checked,
+    parse_directory_name,
 )
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
@@ -121,12 +123,11 @@ class LogDirectory:
         directories = sorted(self._disk.list_names(self._replicas))
         for position, directory in enumerate(directories):
             on_opened(position, len(directories))
-            match = REPLICA_NAME.fullmatch(directory)
-            if match is None:
+            named = parse_directory_name(directory)
+            if named is None:
                 _log.warning("unknown_directory", name=directory)
                 continue
-            name = TopicPartition(match["topic"], int(match["partition"]))
-            key = ReplicaKey(match["topic_id"], name.partition)
+            name, key = named
             unsynced = UnsyncedWrites.KEPT if intact else UnsyncedWrites.LOST
             found = self._open_found(name, key, marked.get(key), unsynced)
             if found is not None:
@@ -155,6 +156,10 @@ class LogDirectory:
             clean_state = self._undecided[key]
             unsynced = clean_state.unsynced.decided(is_only_copy=key in only_copies)
             found = self._open_found(name, key, clean_state.mark, unsynced)
+            if found is None and key in self._marked:
+                # What the first attempt has made unreadable is no damage for the second one.
+                reason = "the check at a start found damage"
+                found = DamagedReplica(key, name, reason, unless_sole=True)
             self._note_opened(key)
             if found is not None:
                 damaged.append(found)
@@ -201,6 +206,11 @@ class LogDirectory:
         except (LogError, OSError) as error:
             self._logs[key] = OpenLog(name, path, None)
             return DamagedReplica(key, name, str(error))
+        except Exception as error:
+            # A fault of this program costs one replica and not the broker.
+            _log.exception("log_not_opened", path=str(path))
+            self._logs[key] = OpenLog(name, path, None)
+            return DamagedReplica(key, name, str(LogInterruptedError(path, error, "open")))
         if log.recovery is not None:
             _log.info("log_recovered", partition=str(name), **log.recovery.as_event())
         if mark is not None:
@@ -475,7 +485,7 @@ class LogDirectory:
         open_log = self._logs.get(key)
         return open_log.name if open_log is not None else None
 
-    def begin_repair(self, key: ReplicaKey) -> Reopening | None:
+    def begin_repair(self, key: ReplicaKey, *, is_only_copy: bool = False) -> Reopening | None:
         """Closes a log that is out of service. The caller runs the result in a thread, and then
         calls `end_repair`. Returns None if there is no such replica out of service."""
         present = self._logs.get(key)
@@ -500,6 +510,7 @@ class LogDirectory:
             rewrite_from=rewrite_from,
             evidence=self.damaged_batches.evidence_of(present.name, key),
             min_end_offset=min_end_offset,
+            is_only_copy=is_only_copy,
         )
         self._reopening[key] = reopening
         return reopening

@@ -21,6 +21,20 @@ def directory_name(name: TopicPartition, topic_id: str) -> str:
     return f"{name.topic}-{name.partition}.{topic_id}"
 
 
+def parse_directory_name(directory: str) -> tuple[TopicPartition, ReplicaKey] | None:
+    """Returns None for any name that `directory_name` does not return.
+
+    >>> parse_directory_name("orders-03.AAAAAAAAAAAAAAAAAAAAAA")
+    """
+    match = REPLICA_NAME.fullmatch(directory)
+    if match is None:
+        return None
+    name = TopicPartition(match["topic"], int(match["partition"]))
+    if directory_name(name, match["topic_id"]) != directory:
+        return None
+    return name, ReplicaKey(match["topic_id"], name.partition)
+
+
 class Stray(NamedTuple):
     """A replica directory that was set aside.
 

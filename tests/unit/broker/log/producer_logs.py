@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tidelog.batch import new_fence, stamp
+from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch
 from tidelog_broker.core.partition.producer_state import ProducerStates
 from tidelog_broker.log.log import Log
@@ -65,7 +66,12 @@ def snapshots(disk: MemoryDisk) -> list[int]:
 
 
 def segments_read(disk: MemoryDisk) -> set[int]:
-    return {int(path.stem) for path, _ in disk.reads if path.suffix == ".log"}
+    """The segments of which more than a header was read."""
+    return {
+        int(path.stem)
+        for path, size in disk.reads
+        if path.suffix == ".log" and size > FRAME_HEADER_BYTES
+    }
 
 
 reopen = partial(open_log, config=SMALL_SEGMENTS)

@@ -121,3 +121,41 @@ def test_a_batch_without_a_header_gets_the_epoch_that_the_log_has_there(disk: Me
     assert seal(log) == [(1, 2)]
     assert log.header_at(1).leader_epoch == 1
     assert open_log(disk, config=CONFIG).leader_epochs == log.leader_epochs
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("count", [5, 12])
+@pytest.mark.parametrize(
+    ("start", "end", "added", "damaged"),
+    [
+        (2 * FRAME + 9, None, b"", range(2, 5)),
+        (5 * FRAME - 1, None, b"", range(4, 5)),
+        (3 * FRAME, None, b"", range(3, 5)),
+        (2 * FRAME + 9, 2 * FRAME + 10, b"", range(2, 3)),
+        (2 * FRAME + 9, 4 * FRAME, b"", range(2, 4)),
+        (2 * FRAME + 9, 2 * FRAME + 9, b"x", range(2, 3)),
+        (2 * FRAME + 9, 2 * FRAME + 9, bytes(3 * FRAME), range(2, 3)),
+        (0, None, b"", range(5)),
+    ],
+)
+def test_bytes_missing_from_a_segment_or_added_cost_only_their_batches(
+    disk: MemoryDisk, count: int, start: int, end: int | None, added: bytes, damaged: range
+) -> None:
+    config = LogConfig(segment_bytes=5 * FRAME, index_interval_bytes=1)
+    log = log_of(disk, batches_from(0, count), config)
+    data = disk.names[FIRST_SEGMENT].data
+    data[start : len(data) if end is None else end] = added
+    check = log.begin_quarantine(FIRST_SEGMENT, discard_evidence, copies=False)
+    assert check is not None
+    check.run()
+    log.finish_quarantine(check)
+    assert unreadable(log) == list(damaged)
+    batches = read_clean_logs(log)
+    sound = [batch for batch in batches if not is_damaged(batch.header)]
+    assert sound == [b for b in batches_from(0, count) if b.header.base_offset not in damaged]
+    log.append(batches_from(count, 1))
+    clean_state = log.close_cleanly(max_producers=10)
+    again = open_log(disk, config=config, clean_state=clean_state)
+    assert (again.recovery, again.log_end_offset) == (None, count + 1)
+    assert unreadable(again) == list(damaged)
+    assert unreadable(open_log(disk, config=config)) == list(damaged)

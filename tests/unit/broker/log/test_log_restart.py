@@ -128,7 +128,8 @@ def test_only_segments_from_the_recovery_point_on_are_checked(disk: MemoryDisk) 
     log = reopen(disk, recovery_point=7)
     assert log.recovery is not None
     assert log.recovery.batches_checked == 4
-    data = {path.name for path, _ in disk.reads if path.suffix == ".log"}
+    # Of the others only the first header is read; it shows whether they have the right name.
+    data = {path.name for path, size in disk.reads if path.suffix == ".log" and size > FRAME}
     assert data == {"00000000000000000006.log", "00000000000000000008.log"}
     assert log.flushed_offset == 7
     assert read_clean_logs(log) == BATCHES

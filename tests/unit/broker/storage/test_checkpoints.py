@@ -105,6 +105,7 @@ def test_a_log_cut_when_it_was_opened_does_not_count_as_committed() -> None:
     disk.power_failure()
     logs = LogDirectory(disk, DATA, FakeClock())
     logs.open_all(intact=False)
+    logs.open_undecided(())
     assert log_in(logs).log_end_offset == 0
     # As a start does; nothing is known to be synced.
     checkpoint(logs, {})

@@ -20,17 +20,21 @@ from tidelog_broker.log.log_errors import (
 )
 from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import KEY
-from unit.broker.fake_log import NAME, TOPIC_ID
+from unit.broker.fake_log import NAME
 from unit.broker.log.builders import FakeClock, batch_at, encode_frame, read_clean_logs
-from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, checkpoint, end_of
+from unit.broker.stored_logs import (
+    CONFIG,
+    OTHER,
+    OTHER_NAME,
+    Stored,
+    checkpoint,
+    end_of,
+    replica_path,
+)
 
 
 def committed(stored: Stored, offset: int) -> None:
     checkpoint(stored.logs, {KEY: offset})
-
-
-def replica_path(tmp_path: Path) -> Path:
-    return tmp_path / "replicas" / f"orders-0.{TOPIC_ID}"
 
 
 def test_a_missing_replica_is_damage(tmp_path: Path) -> None:
@@ -462,3 +466,57 @@ def test_a_damaged_replica_that_could_not_be_marked_makes_the_stop_unclean(
     stored.with_records(3)
     stored.logs.take_out_of_service(KEY, "a bad checksum")
     assert stored.logs.close() == ["orders/0: a bad checksum"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_misplaced_segment_of_an_only_copy_is_damage_only_if_batches_are_missing(
+    tmp_path: Path, *, is_lost: bool
+) -> None:
+    Stored(tmp_path).with_records(3)
+    (segment,) = replica_path(tmp_path).glob("*.log")
+    frame = len(encode_frame(batch_at(0)))
+    segment.rename(segment.with_name(f"{7:020}.log"))
+    if is_lost:
+        (renamed,) = replica_path(tmp_path).glob("*.log")
+        data = bytearray(renamed.read_bytes())
+        data[2 * frame - 1] ^= 1
+        renamed.write_bytes(data)
+    stored = Stored(tmp_path)
+    assert (stored.damage, stored.logs.undecided()) == ([], [(KEY, NAME)])
+    damaged = stored.logs.open_undecided({KEY})
+    assert end_of(stored) == 3
+    assert [(found.key, found.unless_sole) for found in damaged] == [(KEY, True)] * is_lost
+    assert stored.logs.damaged_batches.of(KEY) == [(1, 2)] * is_lost
+    assert stored.logs.is_out_of_service(KEY) == is_lost
+
+
+def test_damage_found_before_a_start_is_undecided_is_reported_by_the_second_attempt(
+    tmp_path: Path,
+) -> None:
+    """The first attempt makes a batch unreadable, which is valid for the second one."""
+    Stored(tmp_path).with_records(3)
+    (segment,) = replica_path(tmp_path).glob("*.log")
+    frame = len(encode_frame(batch_at(0)))
+    data = bytearray(segment.read_bytes())
+    data[2 * frame - 1] ^= 1
+    segment.write_bytes(data + encode_frame(batch_at(0)))
+    stored = Stored(tmp_path)
+    assert stored.logs.undecided() == [(KEY, NAME)]
+    (damaged,) = stored.logs.open_undecided({KEY})
+    assert damaged.unless_sole
+    assert stored.logs.damaged_batches.of(KEY) == [(1, 2)]
+    assert end_of(stored) == 3
+
+
+def test_without_its_segments_an_only_copy_uses_no_acknowledged_offset_again(
+    tmp_path: Path,
+) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    committed(previous, 3)
+    for segment in replica_path(tmp_path).glob("*.log"):
+        segment.unlink()
+    stored = Stored(tmp_path)
+    (damaged,) = stored.logs.open_undecided({KEY})
+    assert (damaged.unless_sole, end_of(stored)) == (True, 3)
+    assert stored.logs.damaged_batches.of(KEY) == [(0, 3)]

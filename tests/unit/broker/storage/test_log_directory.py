@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -7,13 +8,22 @@ from tidelog.model import TopicPartition
 from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.clean_shutdown import read_clean_logs
-from tidelog_broker.log.log_errors import LogStorageError
+from tidelog_broker.log.log_check import LogCheck
+from tidelog_broker.log.log_errors import LogInterruptedError, LogStorageError
 from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
 from unit.broker.log.builders import FakeClock, batch_at
 from unit.broker.log.memory_disk import MemoryDisk
-from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, checkpoint, end_of
+from unit.broker.stored_logs import (
+    CONFIG,
+    OTHER,
+    OTHER_NAME,
+    Stored,
+    checkpoint,
+    end_of,
+    replica_path,
+)
 
 # -- opening -----------------------------------------------------------------------------
 
@@ -47,15 +57,83 @@ def test_topic_names_may_look_like_directory_names(tmp_path: Path) -> None:
     assert list(Stored(tmp_path).logs.keys()) == [ReplicaKey(TOPIC_ID, 7)]
 
 
-def test_unknown_directories_are_left_alone_and_logged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["lost+found", f"orders-03.{TOPIC_ID}", f"orders-٣.{TOPIC_ID}"])
+def test_unknown_directories_are_left_alone_and_logged(tmp_path: Path, name: str) -> None:
     Stored(tmp_path)
-    (tmp_path / "replicas" / "lost+found").mkdir()
+    (tmp_path / "replicas" / name).mkdir()
     with capture_logs() as lines:
         stored = Stored(tmp_path)
-    assert [line["name"] for line in lines if line["event"] == "unknown_directory"] == [
-        "lost+found"
-    ]
-    assert stored.in_use() == ["lost+found"]
+    assert [line["name"] for line in lines if line["event"] == "unknown_directory"] == [name]
+    assert stored.in_use() == [name]
+    assert stored.damage == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["copy of segment.log", "60.log", "00000000000000000060.log.bak.log", "60.producers", "٣.log"],
+)
+def test_unknown_files_of_a_replica_are_left_alone_and_cost_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    Stored(tmp_path).with_records(3)
+    stray = replica_path(tmp_path) / name
+    stray.write_bytes(b"x")
+    with capture_logs() as lines:
+        stored = Stored(tmp_path)
+    assert (end_of(stored), stored.damage) == (3, [])
+    named = [line["path"] for line in lines if line["event"] == "unknown_file"]
+    assert named == ([str(stray)] if name.endswith(".log") else [])
+    stored.logs.take_out_of_service(KEY, "a flipped bit")
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    reopening.run()
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
+    assert stray.read_bytes() == b"x"
+
+
+def test_an_unexpected_error_costs_only_its_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    previous = Stored(tmp_path)
+    previous.with_records(3)
+    previous.with_records(2, OTHER_NAME)
+    load = LogCheck.run
+
+    def fails(check: LogCheck, *args: Any) -> Any:
+        if check.directory == replica_path(tmp_path):
+            raise ValueError("a planted fault")
+        return load(check, *args)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(LogCheck, "run", fails)
+        stored = Stored(tmp_path)
+        assert [damaged.key for damaged in stored.damage] == [KEY]
+        assert "ValueError: a planted fault" in stored.damage[0].reason
+        assert end_of(stored, OTHER) == 2
+        repair(stored, "a planted fault")
+    repair(stored, "")
+    assert end_of(stored) == 3
+
+
+def repair(stored: Stored, error: str) -> None:
+    """`error`: a part of what the repair fails with."""
+    reopening = stored.logs.begin_repair(KEY)
+    assert reopening is not None
+    reopening.run()
+    if error:
+        with pytest.raises(LogInterruptedError, match=error):
+            stored.logs.end_repair(KEY)
+    else:
+        stored.logs.end_repair(KEY)
+
+
+def test_a_directory_in_the_place_of_a_segment_is_named(tmp_path: Path) -> None:
+    Stored(tmp_path).with_records(3)
+    (segment,) = replica_path(tmp_path).glob("*.log")
+    segment.unlink()
+    segment.mkdir()
+    (damaged,) = Stored(tmp_path).damage
+    assert f"{segment}: Is a directory; a directory is in the place" in damaged.reason
 
 
 def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:

@@ -96,6 +96,22 @@ def test_one_intact_member_is_enough_beside_one_that_has_lost_data(
     assert "Start broker 2: it is enough, and no record is lost" in missing.next_step
 
 
+@pytest.mark.parametrize("epoch", [12, 0])
+def test_a_running_broker_is_not_to_be_started(cluster: DescribedCluster, epoch: int) -> None:
+    without_leader(cluster, "sea/0")
+    cluster.keys[at("sea/0")] = replace(
+        cluster.keys[at("sea/0")], isr=(InSyncMember(2, epoch), InSyncMember(3, epoch))
+    )
+    cluster.replica("sea/0", 2, failure="disk_error", failure_message="Is a directory")
+    cluster.kill(3)
+    step = found(cluster.explain(), "no_leader").next_step
+    conjunction = "or" if epoch else "and"
+    assert step.startswith(
+        f"Start broker 3 {conjunction} correct what broker 2 reports about its replica, which it "
+        "then opens again within a minute: "
+    )
+
+
 def test_after_two_crashes_the_still_absent_member_is_enough(
     cluster: DescribedCluster,
 ) -> None:

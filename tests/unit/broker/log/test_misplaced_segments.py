@@ -1,0 +1,299 @@
+"""Segment files that were removed, copied, renamed, cut or written behind their end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import PurePath
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulation.disk import Inode
+from tidelog.batch import is_damaged
+from tidelog.log_format import ReadAt, dump_frames, find_frame, segment_base, walk_frames
+from tidelog.model import Batch
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_config import LogConfig
+from tidelog_broker.log.log_errors import UndecidedDamageError
+from tidelog_broker.log.quarantine import DamagedRange
+from tidelog_broker.log.segment import segment_path
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
+from unit.broker.log.builders import DIRECTORY, batch_at, log_of, read_clean_logs
+from unit.broker.log.memory_disk import MemoryDisk
+
+SMALL_SEGMENTS = LogConfig(segment_bytes=500, index_interval_bytes=200)
+BATCHES = [batch_at(2 * n, count=2, epoch=1 if n < 5 else 3, size=60) for n in range(16)]
+END = BATCHES[-1].header.next_offset
+ONLY_COPY = [unsynced for unsynced in UnsyncedWrites if unsynced.is_only_copy]
+# Base offsets of the segments, offsets inside of them, and offsets that the log never had.
+BASES = [0, 3, 5, 8, 10, 11, 16, 24, 27, END, END + 1000]
+
+KINDS = [
+    "remove",
+    "copy",
+    "rename",
+    "swap",
+    "truncate",
+    "empty",
+    "zeros",
+    "noise",
+    "frames",
+    "part",
+]
+ODD_NAMES = ["copy of segment.log", "60.log", f"{10**20 - 1}.log", "a.log.bak.log"]
+
+Operation = tuple[str, int, int]
+OPERATIONS = st.tuples(
+    st.sampled_from(
+        [
+            "remove",
+            "copy",
+            "rename",
+            "truncate",
+            "zeros",
+            "noise",
+            "frames",
+            "part",
+            "empty",
+            "swap",
+        ]
+    ),
+    st.integers(0, 9),
+    st.integers(0, 600),
+)
+
+
+def reader(data: bytes) -> ReadAt:
+    return lambda size, position: data[position : position + size]
+
+
+class World:
+    """A log of four segments, each of four batches of two records."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        log_of(self.disk, BATCHES, SMALL_SEGMENTS).close()
+        self.cut: list[tuple[PurePath, DamagedRange]] = []
+        self.is_marked = False
+
+    @property
+    def segments(self) -> list[PurePath]:
+        return sorted(path for path in self.disk.names if segment_base(path.name) is not None)
+
+    def bytes_of(self, path: PurePath) -> bytes:
+        return bytes(self.disk.names[path].data)
+
+    def put(self, path: PurePath, data: bytes) -> None:
+        self.disk.names = {**self.disk.names, path: Inode(data, synced=True)}
+
+    def change(self, operation: Operation) -> None:
+        kind, which, number = operation
+        if not self.segments:
+            return
+        path = self.segments[which % len(self.segments)]
+        other = self.segments[number % len(self.segments)]
+        target = segment_path(DIRECTORY, BASES[number % len(BASES)])
+        data, others = self.bytes_of(path), self.bytes_of(other)
+        frames = [info for info in dump_frames(reader(others), len(others)) if info.header]
+        first = frames[number % len(frames)].position if frames else 0
+        match kind:
+            case "remove":
+                self.disk.remove(path)
+            case "copy":
+                self.put(target, data)
+            case "rename":
+                self.disk.rename(path, target)
+            case "truncate":
+                self.put(path, data[: number % (len(data) + 1)])
+            case "zeros":
+                self.put(path, data + bytes(number))
+            case "noise":
+                self.put(path, data + random.Random(number).randbytes(number))
+            case "frames":
+                self.put(path, data + others[first:])
+            case "part":
+                self.put(path, data + others[first : first + number])
+            case "empty":
+                self.put(target, b"")
+            case "swap":
+                self.put(path, others)
+                self.put(other, data)
+
+    def valid_offsets(self) -> set[int]:
+        """The base offsets of all batches of the log that are in any file."""
+        found = set()
+        for path in self.segments:
+            data = self.bytes_of(path)
+            start = 0
+            while (at := find_frame(reader(data), start, len(data))) is not None:
+                start = at + 1
+                first = next(walk_frames(reader(data), len(data), start=at, verify=True))
+                if first.fault is None and first.header is not None:
+                    found.add(first.header.base_offset)
+        return found
+
+    def reopen(
+        self, unsynced: UnsyncedWrites, recovery_point: int = 0, min_end_offset: int = END
+    ) -> Log:
+        def keep(path: PurePath, damaged: DamagedRange, _: bytes) -> None:
+            self.cut.append((path, damaged))
+
+        def mark() -> None:
+            self.is_marked = True
+
+        return Log.open(
+            self.disk,
+            DIRECTORY,
+            SMALL_SEGMENTS,
+            recovery_point=recovery_point,
+            min_end_offset=min_end_offset,
+            unsynced=unsynced,
+            evidence=keep,
+            before_loss=mark,
+        )
+
+
+def check_content(log: Log, valid: set[int]) -> None:
+    """Every valid batch can be read at its offset, and all other offsets are unreadable."""
+    read = read_clean_logs(log)
+    sound = [batch for batch in read if not is_damaged(batch.header)]
+    assert sound == [batch for batch in BATCHES if batch.header.base_offset in valid]
+    offset = log.log_start_offset
+    assert offset == 0
+    for batch in read:
+        assert batch.header.base_offset == offset
+        offset = batch.header.next_offset
+    assert offset == log.log_end_offset
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@given(
+    st.lists(OPERATIONS, min_size=1, max_size=4),
+    st.sampled_from(ONLY_COPY),
+    st.sampled_from([0, 8, 14, END]),
+    st.sampled_from([0, 14, END]),
+)
+@settings(max_examples=150, deadline=None)
+def test_an_only_copy_keeps_each_valid_batch_wherever_it_lies(
+    operations: Sequence[Operation],
+    unsynced: UnsyncedWrites,
+    recovery_point: int,
+    min_end_offset: int,
+) -> None:
+    world = World()
+    for operation in operations:
+        world.change(operation)
+    valid = world.valid_offsets()
+    log = world.reopen(unsynced, recovery_point, min_end_offset)
+    check_content(log, valid)
+    least = max(recovery_point, min_end_offset, max(valid, default=-2) + 2)
+    assert least <= log.log_end_offset <= END
+    made = [d for _, d in world.cut if d.next_offset > d.first_offset]
+    if set(range(0, least, 2)) - valid:
+        assert made
+        assert log.recovery is not None
+        assert log.recovery.damaged
+        assert log.recovery.lost_data
+    log.append([batch_at(log.log_end_offset, epoch=4)])
+    end = log.log_end_offset
+    log.close()
+    again = world.reopen(unsynced, recovery_point, end)
+    assert again.log_end_offset == end
+    assert [b for b in read_clean_logs(again) if not is_damaged(b.header)][:-1] == [
+        batch for batch in BATCHES if batch.header.base_offset in valid
+    ]
+    assert not [path for path in world.disk.names if path.suffix in (".aside", ".tmp")]
+
+
+@given(
+    st.lists(OPERATIONS, min_size=1, max_size=4),
+    st.sampled_from([unsynced for unsynced in UnsyncedWrites if not unsynced.is_only_copy]),
+    st.sampled_from([0, 8, 14, END]),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_replica_with_others_has_no_wrong_batch(
+    operations: Sequence[Operation], unsynced: UnsyncedWrites, recovery_point: int
+) -> None:
+    world = World()
+    for operation in operations:
+        world.change(operation)
+    try:
+        log = world.reopen(unsynced, recovery_point)
+    except UndecidedDamageError:
+        log = world.reopen(unsynced.decided(is_only_copy=False), recovery_point)
+    read: list[Batch] = read_clean_logs(log)
+    by_offset = {batch.header.base_offset: batch for batch in BATCHES}
+    sound = [batch for batch in read if not is_damaged(batch.header)]
+    assert all(by_offset[batch.header.base_offset] == batch for batch in sound)
+    if {batch.header.base_offset for batch in sound} != set(by_offset):
+        is_reported = log.recovery is not None and log.recovery.lost_data
+        assert log.log_end_offset < END or is_reported or world.is_marked
+
+
+@given(st.lists(OPERATIONS, min_size=1, max_size=3), st.integers(1, 30))
+@settings(max_examples=80, deadline=None)
+def test_an_interrupted_arrangement_loses_no_valid_batch(
+    operations: Sequence[Operation], changes: int
+) -> None:
+    world = World()
+    for operation in operations:
+        world.change(operation)
+    valid = world.valid_offsets()
+
+    class StoppedError(Exception):
+        pass
+
+    left = changes
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise StoppedError
+
+    disk = world.disk
+    rename, remove = disk.rename, disk.remove
+
+    def counted_rename(source: PurePath, target: PurePath) -> None:
+        count()
+        rename(source, target)
+
+    def counted_remove(path: PurePath) -> None:
+        count()
+        remove(path)
+
+    disk.rename, disk.remove = counted_rename, counted_remove  # type: ignore[method-assign]
+    try:
+        log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    except StoppedError:
+        disk.rename, disk.remove = rename, remove  # type: ignore[method-assign]
+        log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    check_content(log, valid)
+
+
+@pytest.mark.parametrize("unsynced", [UnsyncedWrites.KEPT, UnsyncedWrites.LOST])
+def test_misplaced_segments_stay_unchanged_until_other_copies_are_known(
+    unsynced: UnsyncedWrites,
+) -> None:
+    world = World()
+    world.change(("swap", 1, 2))
+    before = {path: bytes(inode.data) for path, inode in world.disk.names.items()}
+    with pytest.raises(UndecidedDamageError):
+        world.reopen(unsynced)
+    assert {path: bytes(inode.data) for path, inode in world.disk.names.items()} == before
+
+
+@pytest.mark.parametrize(
+    "name", ["copy of segment.log", "60.log", f"{10**20 - 1}.log", "a.log.bak.log"]
+)
+@pytest.mark.parametrize("unsynced", UnsyncedWrites)
+def test_files_with_other_names_are_ignored(name: str, unsynced: UnsyncedWrites) -> None:
+    world = World()
+    world.put(DIRECTORY / name, world.bytes_of(world.segments[0]))
+    log = world.reopen(unsynced)
+    assert read_clean_logs(log) == BATCHES
+    assert log.recovery is not None
+    assert not log.recovery.lost_data
+    assert DIRECTORY / name in world.disk.names
