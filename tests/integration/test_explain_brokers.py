@@ -61,7 +61,7 @@ async def test_a_healthy_cluster_is_reported_healthy(cluster: LocalCluster, pair
     status, output = await tidelog(cluster, "explain", pairs[1, 2])
     assert (status, output) == (
         ExitStatus.DONE,
-        f"All is well with {pairs[1, 2]}, as 6 services tell.\n",
+        f"All is well with {pairs[1, 2]}, according to 6 services.\n",
     )
 
 

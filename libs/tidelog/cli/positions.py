@@ -54,18 +54,18 @@ def parse_position(text: str, now_ms: int) -> Position:
         return End()
     if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
         return AtOffset(int(text))
-    wanted = text.removeprefix(_TIME_PREFIX)
-    relative = _RELATIVE.fullmatch(wanted)
+    time = text.removeprefix(_TIME_PREFIX)
+    relative = _RELATIVE.fullmatch(time)
     if relative and len(relative[1]) <= _MAX_DIGITS:
         return AtTime(max(0, now_ms - int(relative[1]) * _UNIT_MS[relative[2]]))
     if text.startswith(_TIME_PREFIX):
         try:
-            return AtTime(max(0, round(datetime.fromisoformat(wanted).timestamp() * 1000)))
+            return AtTime(max(0, round(datetime.fromisoformat(time).timestamp() * 1000)))
         except (ValueError, OverflowError, OSError):
             raise ValueError(
-                f"{wanted!r} is no time; write it as in time:2026-01-31T08:30:00Z or time:-5m"
+                f"{time!r} is not a time; write it as in time:2026-01-31T08:30:00Z or time:-5m"
             ) from None
     raise ValueError(
-        f"{text!r} is no position; it is beginning, end, an offset such as 17, "
+        f"{text!r} is not a position; it is beginning, end, an offset such as 17, "
         "time:2026-01-31T08:30:00Z, or an age such as -5m (s, m, h, d)"
     )

@@ -75,7 +75,7 @@ def test_maintenance_begins_and_ends(commands: Commands, flag: list[str], wanted
         False,
     )
     if wanted:
-        assert "1 partition led by others, 2 kept because nobody else can" in result.stdout
+        assert "1 partition led by others, 2 kept because no other replica can" in result.stdout
 
 
 def test_leadership_transfers_time_out(commands: Commands) -> None:
@@ -161,7 +161,7 @@ def test_a_throttle_is_shown(commands: Commands) -> None:
         pb.DescribeThrottleResponse(),
         pb.DescribeThrottleResponse(throttle=bound, revision=44),
     )
-    assert commands.run("throttle", "describe").stdout == "Moves carry as much as they can.\n"
+    assert commands.run("throttle", "describe").stdout == "Moves use bandwidth without limit.\n"
     assert (
         "at most 50.0 MB a second (50,000,000 bytes)" in commands.run("throttle", "describe").stdout
     )
@@ -187,5 +187,5 @@ def test_a_throttle_is_set_and_removed(commands: Commands, rate: str, bound: int
 def test_an_invalid_rate_is_wrong_usage(commands: Commands, rate: str) -> None:
     result = commands.run("throttle", "set", "--", rate)
     assert result.exit_code == ExitStatus.USAGE
-    assert "50MB or 64MiB, or none for no bound" in result.stderr
+    assert "50MB or 64MiB, or none for no limit" in result.stderr
     assert commands.controller.called() == []

@@ -57,7 +57,7 @@ def test_a_dry_run_shows_the_exact_plan_and_starts_nothing(commands: Commands) -
         ["partition", "replicas", "then", "copied", "to", "deleted", "from"],
         ["sea/4", "1,2", "3,2", "3", "1"],
     ]
-    assert "1 replica is copied (the least that balances as well: 1)" in result.stdout
+    assert "1 replica is copied (the minimum for this balance: 1)" in result.stdout
     assert "nothing was changed" in result.stderr
     assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [True]
 
@@ -87,7 +87,7 @@ def test_an_empty_plan_is_not_a_fault(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=pb.Plan()))
     printed = commands.run("rebalance", "--dry-run", "--json").stdout
     result = commands.run("reassign", "--file", "-", "--yes", input_=printed)
-    assert (result.exit_code, "nothing was begun" in result.stdout) == (ExitStatus.DONE, True)
+    assert (result.exit_code, "nothing was started" in result.stdout) == (ExitStatus.DONE, True)
     ran = commands.run("reassign", "--file", "-", "--yes", "--json", input_=printed)
     assert json.loads(ran.stdout)["plan"]["move_count"] == 0
     assert commands.controller.asked["Reassign"] == []
@@ -128,7 +128,7 @@ def test_without_a_terminal_a_destructive_command_needs_yes(
         commands.controller.answer(looks, getattr(pb, f"{looks}Response")())
     result = commands.run(*arguments)
     assert result.exit_code == ExitStatus.USAGE
-    assert "say --yes to do it where nobody can be asked, or --dry-run" in result.stderr
+    assert "give --yes to do it without confirmation, or --dry-run" in result.stderr
     assert commands.controller.called() == [looks]
     assert all(getattr(r, "dry_run", True) for r in commands.controller.asked[looks])
 
@@ -166,7 +166,7 @@ def test_a_declined_confirmation_starts_nothing(commands: Commands) -> None:
     commands.controller.answer("RemoveBrokers", pb.RemoveBrokersResponse(plan=PLAN))
     result = commands.run("brokers", "remove", "3", input_="\n", interactive=True)
     assert result.exit_code == ExitStatus.FAILED
-    assert "Nothing was begun" in result.stderr
+    assert "Nothing was started" in result.stderr
     assert len(commands.controller.asked["RemoveBrokers"]) == 1
 
 
@@ -177,7 +177,7 @@ def test_an_empty_plan_needs_no_confirmation(commands: Commands) -> None:
     )
     result = commands.run("rebalance", interactive=True)
     assert result.exit_code == ExitStatus.DONE
-    assert "Go on?" not in result.stderr
+    assert "Continue?" not in result.stderr
 
 
 def test_a_long_plan_is_shortened_at_a_confirmation_and_complete_in_a_dry_run(
@@ -230,7 +230,7 @@ def test_a_plan_from_a_dry_run_can_be_started_by_its_digest(commands: Commands, 
 def test_an_expected_plan_is_the_only_one_to_confirm(commands: Commands) -> None:
     commands.controller.refuse("Rebalance", ErrorCode.REVISION_CONFLICT, "another one")
     result = commands.run("rebalance", "--expected-plan", "d1", interactive=True)
-    assert (result.exit_code, "Go on?" in result.stderr) == (ExitStatus.FAILED, False)
+    assert (result.exit_code, "Continue?" in result.stderr) == (ExitStatus.FAILED, False)
     (planned,) = commands.controller.asked["Rebalance"]
     assert (planned.dry_run, planned.expected_plan) == (True, "d1")
 
@@ -429,7 +429,7 @@ def test_a_cancellation_shows_what_is_reverted_and_asks_for_confirmation(
     )
     result = commands.run("operations", "cancel", "grow", input_="y\n", interactive=True)
     assert result.exit_code == ExitStatus.DONE
-    assert "1 move under way would go back, and 1 move would never begin" in result.stderr
+    assert "1 active move would be rolled back, and 1 waiting move would" in result.stderr
     assert "sea/4      3,2       1,2" in result.stderr
     assert "Warning: besides the moves, topic sea gets replication factor 2" in result.stderr
     assert [r.dry_run for r in commands.controller.asked["CancelOperation"]] == [True, False]

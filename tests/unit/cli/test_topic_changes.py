@@ -124,7 +124,7 @@ def test_a_change_that_may_lose_records_needs_confirmation(commands: Commands) -
     arguments = ["topics", "alter-config", "sea", "--set", "retention_ms=500"]
     unasked = commands.run(*arguments)
     assert unasked.exit_code == ExitStatus.USAGE
-    assert "deleted for good, shortly; say --yes" in unasked.stderr
+    assert "deleted for good, shortly; give --yes" in unasked.stderr
     rejected = commands.run(*arguments, input_="n\n", interactive=True)
     assert rejected.exit_code == ExitStatus.FAILED
     assert "retention_ms: 1000 -> 500" in rejected.stderr
@@ -135,7 +135,7 @@ def test_a_change_that_may_lose_records_needs_confirmation(commands: Commands) -
 def test_setting_the_present_value_is_not_a_change(commands: Commands) -> None:
     commands.controller.answer("AlterTopicConfig", pb.AlterTopicConfigResponse(revision=44))
     result = commands.run("topics", "alter-config", "sea", "--set", "segment_ms=5")
-    assert result.stdout == "Topic sea is configured so already.\n"
+    assert result.stdout == "Topic sea has this configuration already.\n"
     assert len(commands.controller.asked["AlterTopicConfig"]) == 1
 
 

@@ -175,7 +175,7 @@ def test_a_truncated_gzip_file_is_read_up_to_its_end(commands: Commands, tmp_pat
         (["--files"], "--files needs log files"),
         (["--files", "sea/0"], "--files needs log files"),
         (["--files", "nowhere.log", "elsewhere.log"], "there are no files nowhere.log"),
-        (["--files", "--follow", "x.log"], "--follow asks the cluster"),
+        (["--files", "--follow", "x.log"], "--follow queries the cluster"),
         (["sea/0", "a.log"], "log files need --files"),
         (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
@@ -269,7 +269,7 @@ def test_silent_services_are_named(commands: Commands) -> None:
     commands.in_loop(silent.close())
     silent.alive = True  # other brokers take it for the active one
     result = commands.run("trace", "sea/0")
-    assert f"Not heard: {silent.address}" in result.stderr
+    assert f"No answer from {silent.address}" in result.stderr
     assert "election" in result.stdout
 
 
@@ -282,13 +282,13 @@ def test_a_silent_service_with_two_names_is_named_once(commands: Commands) -> No
     assert host == "127.0.0.1"
     bootstrap = f"{heard.address},localhost:{port}"
     result = commands.run("trace", "sea/0", "--bootstrap", bootstrap)
-    notes = [note for note in result.stderr.splitlines() if note.startswith("Not heard:")]
-    assert [note.split()[2] for note in notes if f":{port} (" in note] == [silent.address]
+    notes = [note for note in result.stderr.splitlines() if note.startswith("No answer from")]
+    assert [note.split()[3] for note in notes if f":{port} (" in note] == [silent.address]
 
 
 def test_a_partition_without_recorded_events_is_reported(commands: Commands) -> None:
     result = commands.run("trace", "sea/1")
-    assert "No service remembers a change of sea/1" in result.stderr
+    assert "No service keeps a change of sea/1" in result.stderr
     assert result.exit_code == ExitStatus.DONE
 
 
@@ -380,7 +380,7 @@ def test_an_end_that_only_the_topic_could_have_is_not_reported_missing(commands:
 def test_a_note_says_how_far_back_the_trace_reaches(commands: Commands) -> None:
     _tell(commands, [e for e in leader_death() if e.service == "broker-1"])
     _tell(commands, [told(99, "broker-3", Kind.HW_STALLED, Stage.COMPLETED)])
-    note = f"broker-3 remembers nothing from before {format_time(BEGAN_MS + 99)}"
+    note = f"broker-3 keeps no events from before {format_time(BEGAN_MS + 99)}"
     assert note in commands.run("trace", "sea/0").stderr
     since = format_time(BEGAN_MS + 99)
     assert note not in commands.run("trace", "sea/0", "--since", since).stderr
@@ -390,8 +390,8 @@ def test_a_topic_younger_than_all_rings_has_a_complete_trace(commands: Commands)
     joined = of_broker(-99, Kind.BROKER_JOINED, 3)
     creation = told(-9, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
     _tell(commands, [joined, joined._replace(service="broker-1"), creation, *leader_death()])
-    assert "remembers nothing from before" not in commands.run("trace", "sea/0").stderr
-    assert "remembers nothing from before" in commands.run("trace").stderr
+    assert "keeps no events from before" not in commands.run("trace", "sea/0").stderr
+    assert "keeps no events from before" in commands.run("trace").stderr
 
 
 def test_without_any_service_the_error_points_to_log_files(commands: Commands) -> None:

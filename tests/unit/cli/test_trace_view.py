@@ -71,7 +71,8 @@ def test_an_end_beyond_all_memories_is_not_marked() -> None:
     requested = REFUSED[:1]
     assert _story(requested, {"broker-1": BEGAN_MS})[-1].startswith("    ! isr_shrink")
     assert _story(requested, {"broker-1": BEGAN_MS + 1})[-1] == (
-        "    - isr_shrink: whether it was completed is not known; broker-1 remembers nothing of it"
+        "    - isr_shrink: whether it was completed is not known; "
+        "broker-1 no longer keeps its events"
     )
 
 

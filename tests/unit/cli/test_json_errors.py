@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.cli.exit_status import ClusterUnreachableError, ExitStatus, TimedOutError
-from tidelog.cli.refusals import refusal_document
+from tidelog.cli.json_errors import json_error
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.version import installed_version
 from unit.cli.conftest import Commands
@@ -81,7 +81,7 @@ def test_an_error_is_not_printed_as_a_record(commands: Commands) -> None:
 def test_an_error_document_says_whether_to_retry(
     error: Exception, code: str, retriable: bool, outcome_unknown: bool
 ) -> None:
-    document = refusal_document(error)["error"]
+    document = json_error(error)["error"]
     assert (document["code"], document["retriable"], document["outcome_unknown"]) == (
         code,
         retriable,
