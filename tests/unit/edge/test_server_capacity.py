@@ -191,8 +191,9 @@ async def test_a_client_that_is_rejected_for_its_watch_streams_is_a_finding(
         cluster.limited_clients[1] = on.callers.limited(reached.last_ms)
         (finding,) = cluster.explain()
         assert finding.cause == "client_limited"
-        assert "client 127.0.0.1 is at max_requests_per_client (4) of broker-1: 3 requests" in (
-            finding.summary
+        assert (
+            "client 127.0.0.1 has reached max_requests_per_client (4) of broker-1: 3 requests"
+            in (finding.summary)
         )
         for stream in on.streams:
             stream.cancel()

@@ -68,7 +68,7 @@ def alter_config(
     settings = parse_settings(changed or (), "--set")
     with ending_with_a_status(as_json=session.as_json):
         if not settings and not unset:
-            raise UsageError("no change is given; give --set KEY=VALUE or --unset KEY")
+            raise UsageError("nothing is to be set or unset; give --set KEY=VALUE or --unset KEY")
     session.run(lambda: _alter(session, options, name, settings, unset or []))
 
 

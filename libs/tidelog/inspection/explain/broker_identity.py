@@ -50,7 +50,7 @@ def _is_reported(view: ClusterView, broker_id: int) -> bool:
     """Whether a broker that is gone is explained already.
 
     The rejected start may be why it cannot come back, which is a finding of its own. Or the broker
-    was stopped in order, as the next step after a rejection says.
+    was stopped in order, as the next step after a rejection advises.
     """
     return view.failed_start(broker_id) is not None or view.was_stopped(broker_id)
 
@@ -58,8 +58,8 @@ def _is_reported(view: ClusterView, broker_id: int) -> bool:
 def _first_process(broker_id: int, owner: RegisteredBroker | None, *, is_gone: bool) -> str:
     if owner is not None:
         return f"the registered process{' is gone' if is_gone else ''}: {_registered(owner)}"
-    there = "the last one is gone" if is_gone else "one is there"
-    return f"no process is registered as broker {broker_id} now, and {there}"
+    state = "the last one is gone" if is_gone else "one is running"
+    return f"no process is registered as broker {broker_id} now, and {state}"
 
 
 def _beside_a_live_broker(

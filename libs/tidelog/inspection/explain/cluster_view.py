@@ -17,6 +17,7 @@ from tidelog.inspection.explain.observation import (
     Listening,
     Observation,
     SilentService,
+    name_of,
 )
 from tidelog.inspection.explain.reported_metadata import (
     Registry,
@@ -72,13 +73,13 @@ _NOTHING = ControllerState(active=False, controller_epoch=NOT_KNOWN)
 
 
 class Liveness(enum.Enum):
-    """Whether a broker is alive, as far as probes and answers show."""
+    """Whether a broker is alive, according to probes and answers."""
 
     ANSWERS = enum.auto()
     DEAD = enum.auto()
     PAUSED = enum.auto()  # accepts connections and answers nothing
     BUSY = enum.auto()  # answers only health checks, or is processing its full state
-    UNREACHABLE = enum.auto()  # gave no answer here; only others may know whether it is alive
+    UNREACHABLE = enum.auto()  # gave no answer here; others may report whether it is alive
 
 
 def _proof_of_life(ages_ms: Iterable[int]) -> int | None:
@@ -88,13 +89,10 @@ def _proof_of_life(ages_ms: Iterable[int]) -> int | None:
 class ClusterView:
     def __init__(self, observed: Observation) -> None:
         self.observed = observed
-        self.brokers: dict[int, ServiceState] = {}
-        self.controllers: list[ServiceState] = []
-        for state in observed.states:
-            if state.broker is not None:
-                self.brokers[state.id] = state
-            if state.controller is not None:
-                self.controllers.append(state)
+        self.reporters = sorted(observed.reporters, key=name_of)
+        self.brokers = {s.id: s for s in observed.states if s.broker is not None}
+        self.broker_states = {b: s.broker for b, s in self.brokers.items() if s.broker is not None}
+        self.controllers = [s for s in observed.states if s.controller is not None]
         self.controllers.sort(key=lambda state: state.id)
         self.active = active_controller(observed.states)
         # States of busy brokers, without replicas.
@@ -108,7 +106,7 @@ class ClusterView:
         self.deleting = self._deleting()
         self._liveness: dict[int, Liveness] = {}
         self._silent = {s.id: s for s in observed.silent if s.role == BROKER}
-        self._replicas = self._described()
+        self._replicas = {(TopicPartition(r.topic, r.partition), b): r for b, r in self.replicas()}
         self.keys = self._keys()
         self.links = Links((*self.brokers.values(), *self._short_states.values()), self.active)
 
@@ -170,9 +168,8 @@ class ClusterView:
         return backlog if backlog.known_for_ms < needs_ms else None
 
     def is_starting(self, broker_id: int) -> bool:
-        """Whether the broker itself says so."""
-        state = self.brokers.get(broker_id)
-        return state is not None and state.broker is not None and state.broker.is_starting
+        """Whether the broker itself reports that it is starting."""
+        return broker_id in self.broker_states and self.broker_states[broker_id].is_starting
 
     @property
     def metadata_unread(self) -> bool:
@@ -307,22 +304,21 @@ class ClusterView:
         return _proof_of_life(heard.last_answer_ms for heard in self._heard(broker_id))
 
     def _heard(self, broker_id: int) -> Iterator[HeardBroker]:
-        """Yields what brokers know of it, also over healthy partitions that are not reported."""
+        """Yields brokers' reports of its fetches and answers, healthy partitions included."""
         for state in (*self.brokers.values(), *self._short_states.values()):
             assert state.broker is not None
             yield from (heard for heard in state.broker.heard if heard.broker_id == broker_id)
 
-    def leaders(self) -> Iterator[tuple[ReplicaState, LeaderState]]:
-        for state in self.brokers.values():
-            assert state.broker is not None
-            for replica in state.broker.replicas:
-                if replica.leader is not None:
-                    yield replica, replica.leader
+    def replicas(self) -> Iterator[tuple[int, ReplicaState]]:
+        """Yields all reported replicas, with their brokers, by broker id."""
+        for broker_id, broker in sorted(self.broker_states.items()):
+            for replica in broker.replicas:
+                yield broker_id, replica
 
     def replicas_of(self, broker_id: int) -> Sequence[ReplicaState]:
         """Returns the replicas that the broker reports; healthy ones may be missing."""
-        state = self.brokers.get(broker_id)
-        return () if state is None or state.broker is None else state.broker.replicas
+        broker = self.broker_states.get(broker_id)
+        return () if broker is None else broker.replicas
 
     def replica(self, key: PartitionKeyState, broker_id: int) -> ReplicaState | None:
         """Returns a replica as its own broker reports it. None if it does not, or if it holds
@@ -335,9 +331,9 @@ class ClusterView:
     def leaves_out(self, key: PartitionKeyState, broker_id: int) -> bool:
         """Whether a broker that was queried for unhealthy replicas does not report this one, which
         means that it was healthy at that time."""
-        told_all = bool(self.observed.scope.topic)
+        reports_all = bool(self.observed.scope.topic)
         described = (name_of_key(key), broker_id) in self._replicas
-        return broker_id in self.brokers and not told_all and not described
+        return broker_id in self.brokers and not reports_all and not described
 
     def leading(self, key: PartitionKeyState) -> tuple[ReplicaState, LeaderState] | None:
         """Returns the leader's state. None if it does not answer, or does not know that it
@@ -460,7 +456,7 @@ class ClusterView:
         """Returns keys by name: the controller's before those that brokers have read, and these
         before those that only a leader knows. Topics that are being deleted are left out: their
         partitions have no leaders for that reason."""
-        found = {name_of_key(key): key for key in keys_of_leaders(self.brokers)}
+        found = {name_of_key(key): key for key in keys_of_leaders(self.broker_states)}
         found |= {name_of_key(key): key for key in self.observed.metadata}
         found |= {
             name_of_key(key): key
@@ -475,24 +471,15 @@ class ClusterView:
     def _as_its_leader_knows(self, key: PartitionKeyState) -> PartitionKeyState:
         """Returns the key with the ISR that its leader has written since the key was read: services
         are described one after the other, and the leader changes the ISR by itself."""
-        state = self.brokers.get(key.leader)
         leading = self.leading(key)
-        if leading is None or state is None or state.broker is None:
+        if leading is None:
             return key
         replica, leader = leading
         if replica.leader_epoch != key.leader_epoch or not 0 < key.revision < replica.revision:
             return key
         members = [InSyncMember(f.broker_id, f.broker_epoch) for f in leader.followers if f.in_isr]
-        isr = (InSyncMember(key.leader, state.broker.broker_epoch), *members)
-        return replace(key, isr=isr, revision=replica.revision)
-
-    def _described(self) -> dict[tuple[TopicPartition, int], ReplicaState]:
-        found: dict[tuple[TopicPartition, int], ReplicaState] = {}
-        for broker_id, state in self.brokers.items():
-            assert state.broker is not None
-            for replica in state.broker.replicas:
-                found[TopicPartition(replica.topic, replica.partition), broker_id] = replica
-        return found
+        own = InSyncMember(key.leader, self.broker_states[key.leader].broker_epoch)
+        return replace(key, isr=(own, *members), revision=replica.revision)
 
 
 def _has_read(state: ServiceState) -> bool:

@@ -101,8 +101,8 @@ def of_leader_gone(gone: LeaderGone) -> str:
         alone = f"{elect}; broker {gone.leader} after a restart waits for a controller, too."
         return waits if gone.is_paused else alone
     if gone.is_paused:
-        return f"Run explain again in some seconds; if it stays so, stop {process}."
-    return "Run explain again in some seconds; if it stays so, check the controller's log."
+        return f"Run explain again in some seconds; if this remains, stop {process}."
+    return "Run explain again in some seconds; if this remains, check the controller's log."
 
 
 def of_paused(broker_id: int) -> str:
@@ -141,7 +141,7 @@ def of_unclean_election(names: Sequence[TopicPartition], elected_at_ms: int) -> 
     since = f" --since {clock_time(elected_at_ms - TRACED_BEFORE_MS)}" if elected_at_ms else ""
     shown = names[:MAX_NAMED] if len(names) <= MAX_NAMED else sorted({n.topic for n in names})
     return (
-        f"See how it came to it: tidelog trace {' '.join(map(str, shown[:MAX_NAMED]))}{since}. "
+        f"To see what led to it: tidelog trace {' '.join(map(str, shown[:MAX_NAMED]))}{since}. "
         f"Compare what producers had acknowledged {before} with what the topic has; consumers that "
         "had read further get a LogTruncatedError. The finding ends with the next clean election: "
         f"tidelog leaders move {names[0]}=BROKER, with a replica in sync."

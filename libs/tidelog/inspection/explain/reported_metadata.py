@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tidelog.inspection.model import (
     NOT_KNOWN,
+    BrokerState,
     InSyncMember,
     MissingController,
     PartitionKeyState,
@@ -87,17 +88,16 @@ def missing_controllers(reporters: Iterable[ServiceState]) -> list[MissingContro
     return [missing for _, missing in sorted(found.items())]
 
 
-def keys_of_leaders(brokers: Mapping[int, ServiceState]) -> Iterator[PartitionKeyState]:
+def keys_of_leaders(brokers: Mapping[int, BrokerState]) -> Iterator[PartitionKeyState]:
     """Yields keys from the states of leaders. No service reports the key of a healthy partition, so
     that these lack the order of preference and the min ISR."""
-    for broker_id, state in brokers.items():
-        assert state.broker is not None
-        for replica in state.broker.replicas:
+    for broker_id, broker in brokers.items():
+        for replica in broker.replicas:
             if replica.leader is None:
                 continue
             followers = replica.leader.followers
             in_sync = [(f.broker_id, f.broker_epoch) for f in followers if f.in_isr]
-            members = [(broker_id, state.broker.broker_epoch), *in_sync]
+            members = [(broker_id, broker.broker_epoch), *in_sync]
             yield PartitionKeyState(
                 replica.topic,
                 replica.topic_id,

@@ -18,7 +18,7 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
     if view.active is None or view.controller_state is None:
         return
     silent = {s.id: s for s in view.silent_controllers() if s.id != view.active.id}
-    # The shortages of these are findings, which say that they cannot take over.
+    # The shortages of these have findings, which report that they cannot take over.
     short = {b for b, s in silent.items() if view.silenced_by(s)}
     past = {m.controller_id: m for m in view.controller_state.missing_controllers}
     answering = {state.id for state in view.controllers}
@@ -30,23 +30,14 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
     names = listed(f"controller {b}" for b in unavailable)
     are = "is" if len(unavailable) == 1 else "are"
     who = f"controller-{view.active.id}"
+    cause, severity = causes.NO_STANDBY, causes.WARNING
+    summary = f"{who} is active, and no standby controller can take over: {names} {are} missing"
     if standbys:
-        yield Finding(
-            causes.STANDBY_MISSING,
-            causes.INFO,
-            f"{names} {are} not there; {listed(f'controller {b}' for b in sorted(standbys))} can "
-            f"take over from {who}",
-            evidence,
-            _next_step(view, unavailable[0], silent.get(unavailable[0])),
-        )
-        return
-    yield Finding(
-        causes.NO_STANDBY,
-        causes.WARNING,
-        f"{who} is active, and no standby controller can take over: {names} {are} not there",
-        evidence,
-        _next_step(view, unavailable[0], silent.get(unavailable[0])),
-    )
+        cause, severity = causes.STANDBY_MISSING, causes.INFO
+        others = listed(f"controller {b}" for b in sorted(standbys))
+        summary = f"{names} {are} missing; {others} can take over from {who}"
+    next_step = _next_step(view, unavailable[0], silent.get(unavailable[0]))
+    yield Finding(cause, severity, summary, evidence, next_step)
 
 
 def faults_of_missing(view: ClusterView) -> list[str]:
@@ -65,7 +56,7 @@ def _fault(view: ClusterView, controller_id: int, past: MissingController | None
         return memory
     if past.stopped_at_ms or not past.fault:
         return "" if past.stopped_at_ms else memory
-    details = f"according to itself, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
+    details = f"as it reported {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
     return f"{details}; {memory}" if memory else details
 
 

@@ -50,7 +50,7 @@ def explain_slowness(view: ClusterView) -> bool:
 def _missed(view: ClusterView) -> dict[str, list[ServiceState]]:
     """Returns the services that miss each member, by its address."""
     found: dict[str, list[ServiceState]] = {}
-    for state in sorted(view.observed.reporters, key=name_of):
+    for state in view.reporters:
         if state.store.unreachable_ms >= 0:
             continue  # It has a finding of its own.
         for member in state.store.members:
@@ -73,12 +73,12 @@ def _is_lost(address: str, missing: Sequence[ServiceState]) -> bool:
 def _finding(view: ClusterView, address: str, missing: Sequence[ServiceState]) -> Finding:
     reaching = [
         state
-        for state in sorted(view.observed.reporters, key=name_of)
+        for state in view.reporters
         if any(m.address == address and m.unreachable_ms < 0 for m in state.store.members)
     ]
     evidence = [_line(state, _member(state, address)) for state in missing]
     evidence += [
-        f"{name_of(state)} waited up to {span(state.store.max_latency_ms)} for an answer of the "
+        f"{name_of(state)} waited up to {span(state.store.max_latency_ms)} for an answer from the "
         "store within the last minute"
         for state in services_that_waited(view)
         if state in missing
@@ -124,5 +124,6 @@ def _member(state: ServiceState, address: str) -> StoreMember:
 
 
 def _line(state: ServiceState, member: StoreMember) -> str:
-    said = f': "{member.problem}"' if member.problem else ""
-    return f"{name_of(state)} has had no answer of it for {span(member.unreachable_ms)}{said}"
+    problem = f': "{member.problem}"' if member.problem else ""
+    unreachable_for = span(member.unreachable_ms)
+    return f"{name_of(state)} has received no answer from it for {unreachable_for}{problem}"

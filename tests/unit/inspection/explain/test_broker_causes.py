@@ -92,7 +92,7 @@ def test_a_broker_whose_fetches_arrive_is_not_dead_although_its_address_refuses_
     cluster.seen("sea/0", 2, last_fetch_ms=120)
     cluster.silence(2, Listening.REFUSES)
     unreachable = found(cluster.explain(), "broker_unreachable")
-    assert "a leader had a fetch of it 120 ms ago" in said(unreachable)
+    assert "a leader received a fetch from it 120 ms ago" in said(unreachable)
 
 
 def test_without_the_store_a_broker_that_refuses_connections_is_dead_all_the_same(
@@ -103,7 +103,7 @@ def test_without_the_store_a_broker_that_refuses_connections_is_dead_all_the_sam
     cluster.seen("sea/0", 2, last_fetch_ms=60_000)
     cluster.lose_store("broker-1", "broker-3", "controller-1")
     dead = found(cluster.explain(), "replica_dead")
-    assert "controller-1, which cannot see the metadata store now" in said(dead)
+    assert "controller-1, which does not reach the metadata store now" in said(dead)
 
 
 def test_an_orderly_stopped_broker_without_replicas_is_no_finding(
@@ -156,8 +156,9 @@ def test_the_rate_of_a_slow_replica_comes_from_an_earlier_sample(
     cluster.seen("sea/0", 2, log_end_offset=50, lag_records=250)
     cluster.replica("sea/0", 1, log_end_offset=300)
     slow = found(cluster.explain(), "replica_slow")
-    assert "within 500 ms it took 20 records per second, while 400 per second were written" in said(
-        slow
+    assert (
+        "within 500 ms it received 20 records per second, while 400 per second were written"
+        in said(slow)
     )
 
 
@@ -172,8 +173,8 @@ def test_a_replica_faster_than_the_writes_is_catching_up(
     findings = cluster.explain()
     assert causes_of(findings) == ["replica_catching_up"]
     assert (findings[0].broker, findings[0].severity) == (2, "info")
-    assert "took 38 records per second, while 20 per second were written" in said(findings[0])
-    assert "at this pace it has all in about 2.8 s" in said(findings[0])
+    assert "received 38 records per second, while 20 per second were written" in said(findings[0])
+    assert "at this rate it is caught up in about 2.8 s" in said(findings[0])
     assert "CPU" not in said(findings[0])
 
 
@@ -201,7 +202,7 @@ def test_a_replica_is_cut_off_when_its_leader_sees_no_fetch_and_both_answer(
     cluster.partition("sea/0", isr=(1, 3))
     cluster.seen("sea/0", 2, last_fetch_ms=9_000, lag_records=60, log_end_offset=40)
     cut = found(cluster.explain(), "replica_cut_off")
-    assert "the leader, has seen its last fetch 9.0 s ago; both answer" in said(cut)
+    assert "the leader, has received its last fetch 9.0 s ago; both answer" in said(cut)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_a_missing_first_fetch_in_an_epoch_of_unknown_age_is_no_finding(
     cluster.partition("sea/0", isr=(1, 3))
     cluster.seen("sea/0", 2, last_fetch_ms=-1, lag_records=-1, log_end_offset=-1)
     out = found(cluster.explain(), "replica_out_of_isr")
-    assert "no fetch of it in this epoch yet" in out.summary
+    assert "no fetch from it in this epoch yet" in out.summary
     assert out.severity == "warning"
 
 

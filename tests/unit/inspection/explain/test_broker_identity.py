@@ -138,7 +138,7 @@ def test_a_paused_process_without_registration_contests_its_id() -> None:
     cluster.pause(2)
     del cluster.registered[2]
     finding = next(f for f in found(cluster) if f.cause == causes.BROKER_ID_CONTESTED)
-    assert "no process is registered as broker 2 now, and one is there" in finding.evidence
+    assert "no process is registered as broker 2 now, and one is running" in finding.evidence
 
 
 def test_a_rejection_before_an_orderly_stop_does_not_explain_the_absence() -> None:

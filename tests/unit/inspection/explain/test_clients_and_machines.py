@@ -98,7 +98,7 @@ def test_a_client_at_a_limit_is_one_finding_across_brokers(
     (finding,) = cluster.explain()
     assert (finding.cause, finding.severity, finding.broker) == ("client_limited", "warning", -1)
     assert finding.summary == (
-        "client 10.0.0.7 is at max_requests_per_client (2,048) of broker-1, broker-2: "
+        "client 10.0.0.7 has reached max_requests_per_client (2,048) of broker-1, broker-2: "
         "532 requests rejected, the last 900 ms ago"
     )
     assert "broker-2 has rejected 32 requests of client 10.0.0.7 by max_requests" in said(finding)
@@ -118,7 +118,7 @@ def test_the_shared_limit_of_all_clients_is_one_finding_with_their_addresses(
     ]
     (finding,) = cluster.explain()
     assert finding.summary.startswith(
-        "all clients together are at max_client_requests (3,584) of broker-1: 10 requests"
+        "all clients together have reached max_client_requests (3,584) of broker-1: 10 requests"
     )
     assert "client 10.0.0.7" in said(finding)
     assert "client 10.0.0.8" in said(finding)
@@ -138,8 +138,8 @@ def test_a_client_at_a_gateway_limit_is_found_like_one_at_a_broker_limit(
     (finding,) = cluster.explain()
     assert (finding.cause, finding.severity, finding.broker) == ("client_limited", "warning", -1)
     assert finding.summary == (
-        "client 10.0.0.7 is at max_requests_per_client (128) of the gateway at gate-1:7600 on "
-        "gate-1: 5 requests rejected, the last 900 ms ago"
+        "client 10.0.0.7 has reached max_requests_per_client (128) of the gateway at gate-1:7600 "
+        "on gate-1: 5 requests rejected, the last 900 ms ago"
     )
     assert "raise max_requests_per_client of the gateway at gate-1:7600" in finding.next_step
     assert cluster.explain(broker=2) == []
@@ -155,7 +155,9 @@ def test_each_shared_gateway_limit_is_one_finding_with_a_next_step(
         gateway(*(LimitedClient(f"10.0.0.{n}", limit, 64, 5, 900) for n in (7, 8)))
     )
     (finding,) = cluster.explain()
-    assert finding.summary.startswith(f"all clients together are at {limit} (64) of the gateway")
+    assert finding.summary.startswith(
+        f"all clients together have reached {limit} (64) of the gateway"
+    )
     assert "client 10.0.0.8" in said(finding)
     assert "{" not in finding.next_step
     assert "for answers before it sends more" not in finding.next_step
@@ -170,7 +172,7 @@ def test_a_client_with_too_many_connections_to_a_metrics_port_is_found_with_the_
     (finding,) = cluster.explain()
     assert (finding.cause, finding.broker) == ("client_limited", 1)
     assert finding.summary == (
-        "client 10.0.0.7 is at metrics_connections_per_client (8) of broker-1: "
+        "client 10.0.0.7 has reached metrics_connections_per_client (8) of broker-1: "
         "392 metrics-port connections rejected, the last 900 ms ago"
     )
     assert "connects from that address to the metrics port of broker-1" in finding.next_step
@@ -194,7 +196,7 @@ def test_connections_with_a_separate_finding_are_not_reported_twice(
         "max_connections_per_client=1024, the last 100 ms ago"
     ) in many.evidence
     assert "10.0.0.8" not in said(many)
-    assert "client 10.0.0.8 is at" in other.summary
+    assert "client 10.0.0.8 has reached" in other.summary
 
 
 def test_a_broker_that_the_client_has_left_is_not_named_with_the_limit(

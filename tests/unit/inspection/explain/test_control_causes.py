@@ -211,7 +211,7 @@ def test_a_pending_deletion_names_its_brokers_and_the_reason(cluster: DescribedC
     cluster.pause(2)
     waits = found(cluster.explain("sea"), "deletion_waits")
     assert "the deletion of topic 'sea' has waited 9.0 s for brokers 2, 3" in waits.summary
-    assert "broker 2 takes connections and does not answer" in said(waits)
+    assert "broker 2 accepts connections and does not answer" in said(waits)
     assert 'broker 3 rejected: "no disk"' in said(waits)
     assert waits.because == ("broker_paused of broker 2",)
 
@@ -288,7 +288,7 @@ def test_an_unanswered_active_controller_is_judged_by_connect_and_health_check(
     missing = found(cluster.explain(), cause)
     assert missing.severity == severity
     assert missing.summary.startswith(summary)
-    assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
+    assert "the store names the one at 127.0.0.1:7402 as active" in said(missing)
 
 
 def test_a_merely_busy_controller_is_not_reported_as_missing(
@@ -336,8 +336,8 @@ def test_a_deposed_controller_without_the_store_does_not_hide_the_silent_active_
     )
     missing = found(cluster.explain(), "no_controller")
     assert missing.summary.startswith("the active controller is paused")
-    assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
-    assert "holds itself to be active in epoch 4; brokers know of another" in said(missing)
+    assert "the store names the one at 127.0.0.1:7402 as active" in said(missing)
+    assert "claims to be active in epoch 4; brokers report another" in said(missing)
     assert "broker_crashed" not in "".join(map(said, cluster.explain()))
 
 
@@ -378,7 +378,7 @@ def test_an_unreachable_store_is_one_finding(cluster: DescribedCluster) -> None:
     cluster.controller_active = False
     findings = cluster.explain()
     assert causes_of(findings) == ["store_unreachable", "no_controller"]
-    assert "broker-2 has had no answer for 1 min 0 s" in said(findings[0])
+    assert "broker-2 has received no answer for 1 min 0 s" in said(findings[0])
     assert findings[1].because == ("store_unreachable",)
 
 

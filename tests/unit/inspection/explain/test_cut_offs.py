@@ -102,7 +102,7 @@ def test_a_controller_that_reaches_no_broker_is_isolated_itself(cluster: Describ
         disconnect(cluster, broker_id)
     finding = found(cluster.explain(), "controller_cut_off")
     assert (finding.broker, finding.severity) == (-1, "critical")
-    assert "reaches none of brokers 1, 2, 3, which live" in finding.summary
+    assert "reaches none of brokers 1, 2, 3, which are alive" in finding.summary
     assert "network of the machine of controller-1" in finding.next_step
 
 

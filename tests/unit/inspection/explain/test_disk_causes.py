@@ -56,7 +56,7 @@ def test_a_leader_that_rejects_records_is_critical(cluster: DescribedCluster) ->
     assert full.severity == "critical"
     assert full.summary == (
         "broker 1 has no room on its disk since 2023-11-14T22:13:08Z (12.0 s): writes fail in 1 "
-        "partition that it leads, 1 replica taking no records"
+        "partition that it leads, 1 replica accepting no records"
     )
 
 

@@ -42,7 +42,7 @@ def test_a_broker_whose_process_pauses_repeatedly_is_the_cause(
     assert causes_of(findings) == ["repeated_elections"]
     repeated = findings[0]
     assert repeated.broker == 2
-    assert "broker 2 is paused again and again" in repeated.summary
+    assert "broker 2 is paused repeatedly" in repeated.summary
     assert "did not run for a second or longer 4 times, the longest 6.1 s" in said(repeated)
     assert "sea/0 has had 8 leader elections" in said(repeated)
     assert "stops the process or the machine of broker 2" in repeated.next_step

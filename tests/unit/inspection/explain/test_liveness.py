@@ -34,7 +34,7 @@ def test_a_follower_whose_fetches_arrive_is_not_paused(cluster: DescribedCluster
 @pytest.mark.parametrize(
     ("heard", "told"),
     [
-        (HeardBroker(2, last_fetch_ms=400), "a leader had a fetch of it 400 ms ago"),
+        (HeardBroker(2, last_fetch_ms=400), "a leader received a fetch from it 400 ms ago"),
         (HeardBroker(2, last_answer_ms=500), "it answered a follower 500 ms ago"),
     ],
 )

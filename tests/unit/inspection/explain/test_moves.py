@@ -127,7 +127,7 @@ def test_a_move_unknown_to_its_broker_is_reported(cluster: DescribedCluster) -> 
     cluster.seen("sea/0", 4, last_fetch_ms=-1)
     cluster.replicas = {key: r for key, r in cluster.replicas.items() if key[1] != 4}
     cluster.backlogs.append(BrokerBacklog(4, 14, 1, 9_000, overdue=True))
-    assert "has not taken its newest state" in said(found(cluster.explain(), "move_waits"))
+    assert "has not received its newest state" in said(found(cluster.explain(), "move_waits"))
 
 
 def test_a_replica_rejected_by_its_leader_is_not_about_to_join(
@@ -156,9 +156,9 @@ def test_a_pending_cancellation_names_its_broker_and_the_reason(cluster: Describ
     waits = found(cluster.explain(), "cancellation_waits")
     text = said(waits)
     assert waits.severity == "warning"
-    assert "is cancelled, and it cannot go back yet" in text
+    assert "is cancelled, and it cannot be rolled back yet" in text
     assert "broker 2 is gone; broker 3 is gone" in text
-    assert "Help brokers 2, 3" in text
+    assert "Repair brokers 2, 3" in text
 
 
 def test_a_move_without_obstacles_needs_no_explanation(cluster: DescribedCluster) -> None:

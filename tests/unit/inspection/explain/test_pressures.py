@@ -50,7 +50,7 @@ def test_a_broker_without_files_is_named_instead_of_the_network_or_a_pause(
     cluster.unheard(2)
     findings = cluster.explain()
     assert causes_of(findings) == ["open_files"]
-    assert "broker 2 is at its limit of open files" in findings[0].summary
+    assert "broker 2 has reached its limit of open files" in findings[0].summary
     assert "out of the ISR of 1 partition" in findings[0].summary
     assert "network" not in said(findings[0])
 

@@ -142,7 +142,7 @@ def test_a_broker_late_with_its_commands_is_busy_and_not_cut_off(
     cluster.backlogs.append(behind(broker_id))
     findings = cluster.explain()
     assert [(f.cause, f.broker) for f in findings] == [("command_overdue", broker_id)]
-    assert "has seen its last fetch 20.7 s ago" in said(findings[0])
+    assert "has received its last fetch 20.7 s ago" in said(findings[0])
 
 
 @pytest.mark.parametrize("broker_id", [1, 2])
@@ -154,7 +154,7 @@ def test_a_first_fetch_in_a_young_epoch_waits_for_late_commands(
     cluster.backlogs.append(behind(broker_id, oldest_ms=2_000, overdue=False))
     findings = cluster.explain()
     assert [(f.cause, f.broker) for f in findings] == [("command_backlog", broker_id)]
-    assert "has seen no fetch of it in this epoch" in said(findings[0])
+    assert "has received no fetch from it in this epoch" in said(findings[0])
 
 
 def test_a_backlog_of_another_broker_excuses_no_silence(cluster: DescribedCluster) -> None:

@@ -66,7 +66,7 @@ def test_an_active_controller_without_files_works_and_is_not_paused(
     active_is_silent(cluster, listening)
     [finding] = cluster.explain()
     assert (finding.cause, finding.severity) == ("open_files", "critical")
-    assert "controller 1 is at its limit of open files" in finding.summary
+    assert "controller 1 has reached its limit of open files" in finding.summary
     assert "it keeps its lease" in finding.summary
     assert finding.summary.endswith("no other controller can take over")
     assert "prlimit --pid PID" in finding.next_step
@@ -170,7 +170,7 @@ def test_a_controller_that_ended_for_lack_of_memory_is_reported_so(
         active_is_silent(cluster, Listening.REFUSES)
     findings = cluster.explain()
     missing = found(findings, "no_standby" if answers else "no_controller")
-    assert f"according to itself, at 2023-11-14T22:13:11Z (9.0 s ago), {fault}" in said(missing)
+    assert f"as it reported at 2023-11-14T22:13:11Z (9.0 s ago), {fault}" in said(missing)
     assert "it used 97 % of its memory limit when it ended" in said(missing)
     assert "memory_short" not in causes_of(findings)
     if answers:
@@ -197,7 +197,9 @@ def test_an_announced_gateway_reports_its_shortages(
     cluster.gateways.append(replace(GATE, pressures=(files, later, memory)))
     findings = cluster.explain()
     assert causes_of(findings) == ["open_files", "memory_short"]
-    assert "the gateway at gate-1:7600 on gate-1 is at its limit of open files" in said(findings[0])
+    assert "the gateway at gate-1:7600 on gate-1 has reached its limit of open files" in said(
+        findings[0]
+    )
     assert "new connections to its REST API and console get no answer" in findings[0].summary
     assert "memory limit of the gateway at gate-1:7600 on gate-1" in findings[1].next_step
 

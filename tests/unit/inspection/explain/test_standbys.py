@@ -58,7 +58,7 @@ def test_a_busy_standby_can_take_over(cluster: DescribedCluster) -> None:
     silent(cluster, 3, Listening.REFUSES)
     missing = found(cluster.explain(), "standby_missing")
     assert missing.severity == "info"
-    assert "controller 3 is not there; controller 2 can take over" in missing.summary
+    assert "controller 3 is missing; controller 2 can take over" in missing.summary
 
 
 def test_a_missing_standby_is_reported_only_for_the_whole_cluster(
@@ -82,7 +82,7 @@ def test_paused_controllers_are_named_although_none_is_active(
     for controller_id in (1, 2):
         silent(cluster, controller_id, Listening.ACCEPTS)
     missing = found(cluster.explain(), "no_controller")
-    assert "controller 1, controller 2 stand still" in missing.summary
+    assert "controller 1, controller 2 are paused" in missing.summary
     assert "kill -CONT" in missing.next_step
 
 
@@ -90,7 +90,7 @@ def test_stopped_controllers_are_to_be_started(cluster: DescribedCluster) -> Non
     cluster.stop_controller()
     silent(cluster, 1, Listening.REFUSES)
     missing = found(cluster.explain(), "no_controller")
-    assert "stand still" not in missing.summary
+    assert "paused" not in missing.summary
     assert missing.next_step.startswith("Start a controller")
 
 

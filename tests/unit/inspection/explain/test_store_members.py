@@ -51,7 +51,7 @@ def test_an_unreachable_member_is_named_instead_of_the_network(
     assert causes_of(findings) == ["store_member_unreachable"]
     assert findings[0].severity == "warning"
     assert f"member {AWAY} of the metadata store is down or cut off" in findings[0].summary
-    assert "broker-2 has had no answer of it for 8.0 s" in said(findings[0])
+    assert "broker-2 has received no answer from it for 8.0 s" in said(findings[0])
     assert HERE not in said(findings[0])
 
 
@@ -192,7 +192,7 @@ def test_a_broker_that_repeatedly_loses_its_registration_is_named(
 ) -> None:
     elects(cluster, registrations_lost=3)
     repeated = found(cluster.explain(), "repeated_elections")
-    assert "broker-1, broker-2, broker-3 lost the registration again and again" in repeated.summary
+    assert "broker-1, broker-2, broker-3 lost the registration repeatedly" in repeated.summary
     assert "lease_ttl_seconds" in repeated.next_step
 
 
