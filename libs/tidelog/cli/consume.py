@@ -12,7 +12,7 @@ import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
-from tidelog.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position
+from tidelog.cli.positions import AtOffset, AtTime, Position, parse_position
 from tidelog.cli.record_format import RecordFormat, format_records
 from tidelog.cli.session import (
     MOST_SECONDS,
@@ -163,10 +163,10 @@ async def _consume(session: Session, request: ConsumeRequest) -> None:
 
 async def _seek(consumer: Consumer, partitions: list[TopicPartition], start: Position) -> None:
     match start:
-        case Beginning():
+        case OffsetPosition.EARLIEST:
             consumer.assign(partitions)
             await consumer.seek_to_beginning()
-        case End():
+        case OffsetPosition.LATEST:
             consumer.assign(partitions, start=OffsetPosition.LATEST)
             await consumer.seek_to_end()
         case AtOffset(offset):

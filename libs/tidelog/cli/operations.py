@@ -32,8 +32,8 @@ from tidelog.cli.operating.watching import (
     DEFAULT_INTERVAL_SECONDS,
     JsonView,
     now_ms,
+    opened_view,
     status_of_end,
-    view_for_people,
 )
 from tidelog.cli.operating.watching import watch as watch_operation
 from tidelog.cli.output import (
@@ -331,15 +331,10 @@ async def _watch(
     session: Session, operation_id: str, interval: float, timeout: float | None
 ) -> ExitStatus:
     async with await session.admin() as admin:
-        if session.as_json:
+        with opened_view(JsonView() if session.as_json else None) as view:
             ended = await watch_operation(
-                admin, operation_id, JsonView(), interval_seconds=interval, timeout_seconds=timeout
+                admin, operation_id, view, interval_seconds=interval, timeout_seconds=timeout
             )
-        else:
-            with view_for_people() as view:
-                ended = await watch_operation(
-                    admin, operation_id, view, interval_seconds=interval, timeout_seconds=timeout
-                )
     return status_of_end(ended)
 
 

@@ -6,21 +6,13 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidelog.model import OffsetPosition
+
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _RELATIVE = re.compile(r"-(\d+)([smhd])")
 # More digits than any valid offset or age in milliseconds has.
 _MAX_DIGITS = 18
 _TIME_PREFIX = "time:"
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +27,7 @@ class AtTime:
     timestamp_ms: int
 
 
-Position = Beginning | End | AtOffset | AtTime
+Position = OffsetPosition | AtOffset | AtTime
 
 
 def parse_position(text: str, now_ms: int) -> Position:
@@ -49,9 +41,9 @@ def parse_position(text: str, now_ms: int) -> Position:
     AtTime(timestamp_ms=2000)
     """
     if text == "beginning":
-        return Beginning()
+        return OffsetPosition.EARLIEST
     if text == "end":
-        return End()
+        return OffsetPosition.LATEST
     if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
         return AtOffset(int(text))
     time = text.removeprefix(_TIME_PREFIX)

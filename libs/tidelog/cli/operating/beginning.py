@@ -13,7 +13,7 @@ from tidelog.cli.operating.documents import begun_document
 from tidelog.cli.operating.operation_view import progress_text, state_text
 from tidelog.cli.operating.options import MutationOptions
 from tidelog.cli.operating.plan_view import MAX_MOVES_CONFIRMED, plan_headline, plan_lines
-from tidelog.cli.operating.watching import SilentView, status_of_end, view_for_people, watch
+from tidelog.cli.operating.watching import SilentView, opened_view, status_of_end, watch
 from tidelog.cli.output import ids_text, write_json, write_line, write_note
 from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
@@ -113,11 +113,8 @@ async def follow_to_end(
     session: Session, admin: Admin, operation_id: str, target: str = "done"
 ) -> tuple[Operation, ExitStatus]:
     """Follows an operation to its end. Shows its progress unless the output is JSON."""
-    if session.as_json:
-        ended = await watch(admin, operation_id, SilentView())
-    else:
-        with view_for_people() as view:
-            ended = await watch(admin, operation_id, view)
+    with opened_view(SilentView() if session.as_json else None) as view:
+        ended = await watch(admin, operation_id, view)
     return ended, status_of_end(ended, target)
 
 

@@ -68,9 +68,10 @@ class SilentView:
 
 
 @contextmanager
-def view_for_people() -> Iterator[View]:
-    if not sys.stdout.isatty():
-        yield PlainView()
+def opened_view(json_view: View | None = None) -> Iterator[View]:
+    """Yields the view for JSON, if it is given, or one for people."""
+    if json_view is not None or not sys.stdout.isatty():
+        yield json_view or PlainView()
         return
     from tidelog.cli.operating.bars import bars
 

@@ -99,24 +99,14 @@ def create(
     """
     settings = parse_settings(config or ())
     with ending_with_a_status(as_json=session.as_json):
-        topic = _new_topic(name, partitions, replication_factor, settings, assignment)
-    session.run(lambda: _create(session, options, topic))
-
-
-def _new_topic(
-    name: str,
-    partitions: int | None,
-    replication_factor: int | None,
-    config: dict[str, str],
-    assignment: str | None,
-) -> NewTopic:
-    """The cluster rejects counts that contradict the assignment. Raises `UsageError`."""
-    placed = parse_assignment(assignment) if assignment is not None else []
+        placed = parse_assignment(assignment) if assignment is not None else []
+    # The cluster rejects counts that contradict the assignment.
     if partitions is None:
         partitions = len(placed) or 1
     if replication_factor is None and placed:
         replication_factor = len(placed[0])
-    return NewTopic(name, partitions, replication_factor, config, placed)
+    topic = NewTopic(name, partitions, replication_factor, settings, placed)
+    session.run(lambda: _create(session, options, topic))
 
 
 async def _create(session: Session, options: MutationOptions, topic: NewTopic) -> None:

@@ -137,8 +137,7 @@ def why_unconnected(view: ClusterView, broker_id: int) -> Reason | None:
 
 
 def summary(view: ClusterView, root: Root) -> str:
-    pressure = view.pressure(root.broker, _RESOURCES[root.cause])
-    assert pressure is not None, "roots of this kind are found by it"
+    pressure = view.pressures[root.broker, _RESOURCES[root.cause]]
     return shortage(root.cause, f"broker {root.broker}", pressure)
 
 
@@ -173,8 +172,7 @@ def shortage(cause: str, who: str, pressure: Pressing) -> str:
 
 
 def evidence(view: ClusterView, root: Root) -> str:
-    pressure = view.pressure(root.broker, _RESOURCES[root.cause])
-    assert pressure is not None, "roots of this kind are found by it"
+    pressure = view.pressures[root.broker, _RESOURCES[root.cause]]
     if root.cause == causes.DISK_SLOW:
         return (
             f"broker-{root.broker} reports: operations of its disk have taken "

@@ -29,7 +29,6 @@ from tidelog.inspection.model import (
     NOT_KNOWN,
     BrokerBacklog,
     ControllerState,
-    Departure,
     FollowerProgress,
     HeardBroker,
     InSyncMember,
@@ -69,7 +68,7 @@ _NO_CONNECTION = (Listening.REFUSES, Listening.SILENT)
 FULL_STATE_MS_PER_REPLICA = 5
 MAX_FULL_STATE_MS = 60_000
 
-_NOTHING = ControllerState(active=False, controller_epoch=NOT_KNOWN)
+_NOTHING = ControllerState(active=False, controller_epoch=NOT_KNOWN)  # of no service
 
 
 class Liveness(enum.Enum):
@@ -97,23 +96,22 @@ class ClusterView:
         self.active = active_controller(observed.states)
         # States of busy brokers, without replicas.
         self._short_states = {s.id: s for s in observed.short_states if s.broker is not None}
+        self.control = (self.active.controller if self.active else None) or _NOTHING
         self.registry = self._registry()
-        self.departures = self._departures()
-        self.rejected_starts = self._rejected_starts()
+        reporter = self.registry.reporter
+        reported = (reporter.controller or reporter.broker if reporter else None) or _NOTHING
+        # The first entry of a broker counts.
+        self.departures = {d.broker_id: d for d in reversed(reported.departures)}
+        self.rejected_starts = {start.broker_id: start for start in reported.rejected_starts}
         self.pressures = self._pressures()
         self.controller_pressures = controller_pressures(observed.reporters)
-        self.backlogs = self._backlogs()
-        self.deleting = self._deleting()
+        self.backlogs = {backlog.broker_id: backlog for backlog in self.control.backlogs}
+        self.deleting = {d.topic_id for d in self.control.deletions if not d.first_partition}
         self._liveness: dict[int, Liveness] = {}
         self._silent = {s.id: s for s in observed.silent if s.role == BROKER}
         self._replicas = {(TopicPartition(r.topic, r.partition), b): r for b, r in self.replicas()}
         self.keys = self._keys()
         self.links = Links((*self.brokers.values(), *self._short_states.values()), self.active)
-
-    @property
-    def controller_state(self) -> ControllerState | None:
-        """The state of the active controller."""
-        return None if self.active is None else self.active.controller
 
     def now_ms(self) -> int:
         """Returns the active controller's wall clock, or the latest one of all services."""
@@ -413,15 +411,6 @@ class ClusterView:
         registered = {broker.broker_id: broker for broker in registered_brokers}
         return Registry(registered, reporter, reporter.store.unreachable_ms < 0)
 
-    def _departures(self) -> dict[int, Departure]:
-        """Returns the departures by the service that reports the registrations."""
-        reporter = self.registry.reporter
-        state = None if reporter is None else reporter.controller or reporter.broker
-        found: dict[int, Departure] = {}
-        for departure in state.departures if state else ():
-            found.setdefault(departure.broker_id, departure)
-        return found
-
     def _pressures(self) -> dict[tuple[int, str], BrokerPressure]:
         """Returns pressures by broker id and resource. A broker's own report comes before that of
         others."""
@@ -436,32 +425,13 @@ class ClusterView:
     def pressure(self, broker_id: int, resource: str) -> BrokerPressure | None:
         return self.pressures.get((broker_id, resource))
 
-    def _rejected_starts(self) -> dict[int, RejectedStart]:
-        """Returns rejected starts by broker id, by the service that reports the registrations."""
-        reporter = self.registry.reporter
-        state = None if reporter is None else reporter.controller or reporter.broker
-        return {start.broker_id: start for start in (state.rejected_starts if state else ())}
-
-    def _backlogs(self) -> dict[int, BrokerBacklog]:
-        return {
-            b.broker_id: b
-            for b in (self.controller_state.backlogs if self.controller_state else ())
-        }
-
-    def _deleting(self) -> set[str]:
-        state = self.controller_state
-        return {d.topic_id for d in (state.deletions if state else ()) if not d.first_partition}
-
     def _keys(self) -> dict[TopicPartition, PartitionKeyState]:
         """Returns keys by name: the controller's before those that brokers have read, and these
         before those that only a leader knows. Topics that are being deleted are left out: their
         partitions have no leaders for that reason."""
         found = {name_of_key(key): key for key in keys_of_leaders(self.broker_states)}
         found |= {name_of_key(key): key for key in self.observed.metadata}
-        found |= {
-            name_of_key(key): key
-            for key in (self.controller_state.partitions if self.controller_state else ())
-        }
+        found |= {name_of_key(key): key for key in self.control.partitions}
         return {
             name: self._as_its_leader_knows(found[name])
             for name in sorted(found)

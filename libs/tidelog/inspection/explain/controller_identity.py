@@ -47,8 +47,8 @@ def _place(address: str, host: str) -> str:
 def _waiting(view: ClusterView) -> list[WaitingController]:
     """Returns them ordered by id. Controllers that see changes of the store come first."""
     found: dict[int, WaitingController] = {}
-    if view.controller_state is not None:
-        return sorted(view.controller_state.waiting_controllers, key=lambda w: w.controller_id)
+    if view.active is not None:
+        return sorted(view.control.waiting_controllers, key=lambda w: w.controller_id)
     for state in sorted(view.controllers, key=lambda s: s.store.unreachable_ms >= 0):
         for waiting in state.controller.waiting_controllers if state.controller else ():
             found.setdefault(waiting.controller_id, waiting)

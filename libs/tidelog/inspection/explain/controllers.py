@@ -300,7 +300,7 @@ def _revisions(backlog: BrokerBacklog) -> str:
 
 
 def deletions(view: ClusterView) -> Iterator[Finding]:
-    for deletion in view.controller_state.deletions if view.controller_state else ():
+    for deletion in view.control.deletions:
         if deletion.waiting_ms >= DELETION_WAITS_MIN_MS and deletion.brokers:
             yield _deletion(view, deletion)
 

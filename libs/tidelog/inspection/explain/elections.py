@@ -225,7 +225,7 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     assert reason is not None
     name = name_of_key(key)
     reasons = [reason]
-    gone = next_steps.LeaderGone(
+    next_step = next_steps.of_leader_gone(
         key.leader,
         is_paused=liveness is Liveness.PAUSED,
         store_unreachable=view.registry.reporter is not None and not view.store_accepts_changes,
@@ -249,7 +249,7 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         name,
         f"{name} is led by broker {key.leader}, which {reason.words}; {waits}",
         f"are led by broker {key.leader}, which {reason.words}; {waits}",
-        next_steps.of_leader_gone(gone),
+        next_step,
         (_named_leader(key),),
         tuple(reasons),
         key.leader,

@@ -139,7 +139,7 @@ def _lease_losses(
         state.id: _LeaseLoss(state.id, own.registrations_lost, own.last_ms, own.window_ms, own)
         for state, own in reports
     }
-    for ends in view.controller_state.lease_ends if view.controller_state else ():
+    for ends in view.control.lease_ends:
         known = found.get(ends.broker_id)
         if known is None or known.ended <= ends.count:
             own = known.own if known is not None else None

@@ -74,33 +74,28 @@ def _below_min_isr(stall: Stall) -> str:
     )
 
 
-class LeaderGone(NamedTuple):
-    """A leader that serves no client and that the partition's key still names. `is_paused`: its
-    process exists but is paused; otherwise it is dead."""
+def of_leader_gone(
+    leader: int, *, is_paused: bool, store_unreachable: bool, has_controller: bool
+) -> str:
+    """The next step for a leader that serves no client and that the partition's key still names.
 
-    leader: int
-    is_paused: bool
-    store_unreachable: bool
-    has_controller: bool
-
-
-def of_leader_gone(gone: LeaderGone) -> str:
-    """A broker leads only in an epoch that was given to its current incarnation. A new incarnation
-    therefore needs store and controller as much as another leader does."""
-    process = f"broker {gone.leader}'s process"
-    if gone.store_unreachable:
+    A broker leads only in an epoch that was given to its current incarnation. A new incarnation
+    therefore needs store and controller as much as another leader does.
+    """
+    process = f"broker {leader}'s process"
+    resume = f"Or let {process} continue (kill -CONT PID), if it is stopped."
+    if store_unreachable:
         elect = (
             "Restore access to the metadata store: without it no leader is elected, and broker "
-            f"{gone.leader} cannot lead after a restart"
+            f"{leader} cannot lead after a restart"
         )
-        waits = f"{elect}. Or let {process} continue (kill -CONT PID), if it is stopped."
-        return waits if gone.is_paused else f"{elect}."
-    if not gone.has_controller:
+        return f"{elect}. {resume}" if is_paused else f"{elect}."
+    if not has_controller:
         elect = "Start a controller: it elects another leader"
-        waits = f"{elect}. Or let {process} continue (kill -CONT PID), if it is stopped."
-        alone = f"{elect}; broker {gone.leader} after a restart waits for a controller, too."
-        return waits if gone.is_paused else alone
-    if gone.is_paused:
+        if is_paused:
+            return f"{elect}. {resume}"
+        return f"{elect}; broker {leader} after a restart waits for a controller, too."
+    if is_paused:
         return f"Run explain again in some seconds; if this remains, stop {process}."
     return "Run explain again in some seconds; if this remains, check the controller's log."
 

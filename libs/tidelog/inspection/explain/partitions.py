@@ -371,7 +371,7 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         return None
     name = name_of_key(key)
     leads = f"{name} is led by broker {key.leader}, and broker {preferred}"
-    if view.controller_state is not None and preferred in view.controller_state.in_maintenance:
+    if preferred in view.control.in_maintenance:
         summary = f"{leads}, its preferred leader, is in maintenance"
         of_all = f"are not led by their preferred leader, broker {preferred}: it is in maintenance"
         next_for = partial(next_steps.of_maintenance, preferred)

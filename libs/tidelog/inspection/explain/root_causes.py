@@ -101,42 +101,22 @@ _SEVERITY_OF_MINOR = {
 _OTHER_EFFECTS = "_of_others"
 # Suffix of effects on partitions that the broker of the root leads.
 _LEADING = "_leading"
-_FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
-    (
-        causes.UNCLEAN_ELECTION,
-        lambda n: f"{plural(n, 'partition')} in which committed records may be lost",
-    ),
-    (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
-    (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
-    (
-        causes.HW_STALLED,
-        lambda n: f"the high watermark does not advance in {plural(n, 'partition')}",
-    ),
-    (
-        causes.TAKES_NO_RECORDS + _LEADING,
-        lambda n: f"writes fail in {plural(n, 'partition')} that it leads",
-    ),
-    (
-        causes.LEADERSHIP_LEFT,
-        lambda n: f"leadership of {plural(n, 'partition')} transferred to other brokers",
-    ),
-    (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} accepting no records"),
-    (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
-    (
-        causes.REPLICA_OUT_OF_ISR + _OTHER_EFFECTS,
-        lambda n: f"{plural(n, 'partition')} with replicas out of the ISR",
-    ),
-    (causes.MOVE_WAITS, lambda n: f"{plural(n, 'move')} of partitions waiting for it"),
-    (
-        causes.CANCELLATION_WAITS,
-        lambda n: f"{plural(n, 'cancelled move')} waiting for it to be rolled back",
-    ),
-    (causes.IN_ISR_AND_GONE, lambda n: f"still in the ISR of {plural(n, 'partition')}"),
-    (
-        causes.IN_ISR_AND_GONE + _OTHER_EFFECTS,
-        lambda n: f"{plural(n, 'partition')} with a broker in the ISR that is gone",
-    ),
-)
+# The effects of a root by symptom, in the order in which a finding names them.
+_FOLLOWS = {
+    causes.UNCLEAN_ELECTION: "{partitions} in which committed records may be lost",
+    causes.NO_LEADER: "{partitions} without a leader",
+    causes.UNDER_MIN_ISR: "{partitions} below min ISR",
+    causes.HW_STALLED: "the high watermark does not advance in {partitions}",
+    causes.TAKES_NO_RECORDS + _LEADING: "writes fail in {partitions} that it leads",
+    causes.LEADERSHIP_LEFT: "leadership of {partitions} transferred to other brokers",
+    causes.TAKES_NO_RECORDS: "{replicas} accepting no records",
+    causes.REPLICA_OUT_OF_ISR: "out of the ISR of {partitions}",
+    causes.REPLICA_OUT_OF_ISR + _OTHER_EFFECTS: "{partitions} with replicas out of the ISR",
+    causes.MOVE_WAITS: "{moves} of partitions waiting for it",
+    causes.CANCELLATION_WAITS: "{cancelled_moves} waiting for it to be rolled back",
+    causes.IN_ISR_AND_GONE: "still in the ISR of {partitions}",
+    causes.IN_ISR_AND_GONE + _OTHER_EFFECTS: "{partitions} with a broker in the ISR that is gone",
+}
 _OF_ONE_REPLICA = frozenset({causes.REPLICA_OUT_OF_ISR, causes.IN_ISR_AND_GONE})
 
 Following = dict[Root, list[tuple[Symptom, Reason]]]
@@ -202,7 +182,20 @@ def _by_effect(
         names = found.setdefault(symptom.cause + _variant(root, symptom), [])
         if symptom.name not in names[-1:]:
             names.append(symptom.name)
-    return {text(len(found[cause])): found[cause] for cause, text in _FOLLOWS if cause in found}
+    return {
+        _effect_text(effect, len(found[cause])): found[cause]
+        for cause, effect in _FOLLOWS.items()
+        if cause in found
+    }
+
+
+def _effect_text(effect: str, count: int) -> str:
+    return effect.format(
+        partitions=plural(count, "partition"),
+        replicas=plural(count, "replica"),
+        moves=plural(count, "move"),
+        cancelled_moves=plural(count, "cancelled move"),
+    )
 
 
 def _variant(root: Root, symptom: Symptom) -> str:

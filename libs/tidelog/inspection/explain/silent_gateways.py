@@ -32,23 +32,16 @@ _WHERE_TO_CHECK = (
     "On {host}, check whether process {pid} runs (`ps -o stat= -p {pid}`). Where it has ended: "
     "{start}"
 )
-# The state of a gateway, by the result of probing its address.
-_PAUSED = "is paused: it accepts connections and does not respond"
-_HAS_ENDED = "has ended without being stopped in order: its address refuses connections"
-_CUT_OFF = (
-    "is cut off from the controllers, though it answers HTTP: no controller receives its "
-    "announcements"
-)
-_OUT_OF_REACH = "is dead or cut off: its address does not react to connections"
-_NO_NAME = "is dead or cut off: its address does not resolve"
-_NOT_QUERIED = "is dead, stopped or cut off: its address cannot be reached from other machines"
+# The state of a gateway, by the result of probing its address; None: it was not probed.
 _STATES = {
-    Listening.ACCEPTS: _PAUSED,
-    Listening.REFUSES: _HAS_ENDED,
-    Listening.BUSY: _CUT_OFF,
-    Listening.UNRESOLVED: _NO_NAME,
-    None: _NOT_QUERIED,
+    Listening.ACCEPTS: "is paused: it accepts connections and does not respond",
+    Listening.REFUSES: "has ended without being stopped in order: its address refuses connections",
+    Listening.BUSY: "is cut off from the controllers, though it answers HTTP: no controller "
+    "receives its announcements",
+    Listening.UNRESOLVED: "is dead or cut off: its address does not resolve",
+    None: "is dead, stopped or cut off: its address cannot be reached from other machines",
 }
+_OUT_OF_REACH = "is dead or cut off: its address does not react to connections"
 
 
 def silent(view: ClusterView) -> Iterator[Finding]:

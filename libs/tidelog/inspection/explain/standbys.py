@@ -15,12 +15,12 @@ from tidelog.inspection.model import Finding, MissingController
 def no_standby(view: ClusterView) -> Iterator[Finding]:
     """Yields a finding for a cluster that has had a standby. A cluster that runs a single
     controller on purpose has none."""
-    if view.active is None or view.controller_state is None:
+    if view.active is None:
         return
     silent = {s.id: s for s in view.silent_controllers() if s.id != view.active.id}
     # The shortages of these have findings, which report that they cannot take over.
     short = {b for b, s in silent.items() if view.silenced_by(s)}
-    past = {m.controller_id: m for m in view.controller_state.missing_controllers}
+    past = {m.controller_id: m for m in view.control.missing_controllers}
     answering = {state.id for state in view.controllers}
     standbys = service_pressures.standbys(view)
     unavailable = sorted({*silent, *past} - answering - standbys - short)

@@ -19,7 +19,7 @@ _CONTINUES = frozenset({causes.BROKER_STARTING, causes.COMMAND_BACKLOG})
 def waiting(view: ClusterView) -> Iterator[Finding]:
     """Yields operations that wait for a broker, for a leader, or for moves of other operations. An
     operation with active moves and others behind them is not reported."""
-    for operation in view.controller_state.operations if view.controller_state else ():
+    for operation in view.control.operations:
         if operation.cancelling or not operation.moves_waiting:
             continue
         if operation.not_ready:
