@@ -194,7 +194,7 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
         assert await faults_of(cluster, "beside/0") == []
         for finding in silent:
             assert healthy.address not in finding.summary
-            assert f"announced lately: {healthy.address}" in said(finding)
+            assert f"alive gateways: {healthy.address}" in said(finding)
             await _carry_out(cluster, finding)
         await until_gone(cluster, "gateway_silent")
     for address in (cluster.gateway_address, paused.address):

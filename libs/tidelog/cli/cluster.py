@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from tidelog.client.descriptions import ClusterDescription, TopicDescription
     from tidelog.inspection.gateway_reports import AnnouncedGateway
 
-app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="The cluster as a whole.")
+app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="Show the cluster.")
 
 
 @app.callback()
 def cluster() -> None:
-    """The cluster as a whole."""
+    """Show the cluster."""
 
 
 @app.command(

@@ -230,7 +230,7 @@ async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
                 )
                 interrupted = await _send_lines(_lines(read, advance), sender, tally)
                 await producer.flush()
-                await sender.settled()
+                await sender.wait_for_outcomes()
     seconds = (clock.monotonic_ms() - started_ms) / 1000
     _report(session, request, tally, seconds)
     if interrupted:

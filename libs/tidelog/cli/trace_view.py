@@ -46,7 +46,7 @@ def story_lines(change: ChangeTrace) -> Iterator[str]:
     if details:
         yield f"    {details}"
     if len(change.parts) == 1 and len(change.parts[0].stages) == 1 and not change.is_failed:
-        # The headline says everything except the service that reported it.
+        # The headline has everything except the service that reported it.
         yield f"    reported by {change.headline.service}"
     else:
         for part in change.parts:

@@ -129,7 +129,7 @@ def test_a_broker_may_be_given_in_words(words: list[str], scope: Scope) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["broker", "x"], "'x' is not a broker id"),
         (["sea", "bay"], "give one TOPIC"),
@@ -140,10 +140,10 @@ def test_a_broker_may_be_given_in_words(words: list[str], scope: Scope) -> None:
         (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
 )
-def test_unknown_words_are_wrong_usage(words: list[str], said: str) -> None:
+def test_unknown_words_are_wrong_usage(words: list[str], message: str) -> None:
     result = CliRunner().invoke(app, ["explain", *words], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.USAGE
-    assert said in result.output
+    assert message in result.output
 
 
 @pytest.mark.parametrize("timeout", ["-5", "0", "0.499", "60.1", "nan"])

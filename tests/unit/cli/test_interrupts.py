@@ -51,4 +51,4 @@ def test_ctrl_c_at_a_confirmation_is_not_consent(commands: Commands) -> None:
         assert raised.stdout.read() == b""
     os.close(keyboard)
     os.close(terminal)
-    assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [True]
+    assert [request.dry_run for request in commands.controller.requests["Rebalance"]] == [True]

@@ -61,7 +61,7 @@ def test_survivors_are_described_as_json(leaderless: Commands) -> None:
     assert (document["topic"], document["partition"], document["revision"]) == ("sea", 1, 33)
     lost = [survivor["lost_records"] for survivor in document["survivors"]]
     assert lost == [10, 0, None]
-    (requested,) = leaderless.controller.asked["DescribeRecovery"]
+    (requested,) = leaderless.controller.requests["DescribeRecovery"]
     assert (requested.topic, list(requested.partitions)) == ("sea", [1])
 
 
@@ -85,7 +85,7 @@ def test_a_choice_shows_its_loss_and_needs_the_topic_name(leaderless: Commands) 
 
 def test_a_choice_applies_only_to_the_shown_state(leaderless: Commands) -> None:
     leaderless.run("recovery", "choose", "sea/1=2", "--yes")
-    (requested,) = leaderless.controller.asked["RecoverPartitions"]
+    (requested,) = leaderless.controller.requests["RecoverPartitions"]
     choice = pb.RecoveryChoice(partition=1, broker_id=2, expected_revision=33)
     assert list(requested.choices) == [choice]
 

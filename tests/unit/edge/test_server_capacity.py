@@ -321,7 +321,7 @@ def test_clients_at_the_highest_limit_leave_calls_for_brokers_and_controllers() 
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "message"),
     [
         (MAX_TEXT_BYTES + 1, "HealthCheckRequest.service has 4097 bytes; it has at most 4096"),
         (MAX_KEPT_REQUEST_BYTES, f"it has at most {MAX_KEPT_REQUEST_BYTES}"),
@@ -329,13 +329,13 @@ def test_clients_at_the_highest_limit_leave_calls_for_brokers_and_controllers() 
 )
 @pytest.mark.parametrize("method", ["Check", "Watch"])
 async def test_a_health_request_with_a_long_service_name_is_rejected(
-    method: str, size: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, size: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(tmp_path, monkeypatch) as on:
         request = health_pb2.HealthCheckRequest(service="n" * size)
         call = getattr(health_pb2_grpc.HealthStub(on.channel), method)(request)
         assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert said in await call.details()
+        assert message in await call.details()
         await on.callers.ended.acquire()
         assert on.callers.requests == 0
 

@@ -11,7 +11,7 @@ from unit.state_changes.planted import (
     late_full_state,
     leader_death,
     replica,
-    told,
+    stage_event,
 )
 
 SEA_0 = TraceScope("sea", 0)
@@ -24,7 +24,9 @@ def _timeline(events: list[StateChange], memories: Memories | None = None) -> Ch
 
 
 def _shrink(at_ms: int, stage: Stage, cause: Cause | None = None) -> StateChange:
-    return told(at_ms, "broker-1", Kind.ISR_SHRINK, stage, change=SHRINK, cause=cause, revision=9)
+    return stage_event(
+        at_ms, "broker-1", Kind.ISR_SHRINK, stage, change=SHRINK, cause=cause, revision=9
+    )
 
 
 # Causes.
@@ -81,7 +83,7 @@ def test_a_later_truncation_does_not_prolong_the_change() -> None:
 def test_a_lasting_condition_has_its_duration() -> None:
     standing = Change("broker-3-hw", Cause.NO_FOLLOWER_PROGRESS, BEGAN_MS)
     stalled, moves = (
-        told(at_ms, "broker-3", kind, Stage.COMPLETED, change=standing, broker=3)
+        stage_event(at_ms, "broker-3", kind, Stage.COMPLETED, change=standing, broker=3)
         for at_ms, kind in ((2_000, Kind.HW_STALLED), (12_000, Kind.HIGH_WATERMARK_RESUMED))
     )
     assert _timeline([stalled, moves]).took_ms == 12_000

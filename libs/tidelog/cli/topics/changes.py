@@ -61,8 +61,8 @@ def alter_config(
 ) -> None:
     """Change a topic's configuration.
 
-    The change takes effect without a restart. Other keys stay as they are. If records may be lost,
-    for example by a shorter retention, the command says so and asks for confirmation. topics config
+    The change takes effect without a restart. Other keys do not change. If records may be lost, for
+    example by a shorter retention, the command warns and asks for confirmation. topics config
     describes all keys.
     """
     settings = parse_settings(changed or (), "--set")

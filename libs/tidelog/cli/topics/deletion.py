@@ -32,7 +32,7 @@ async def _delete(
     session: Session, options: MutationOptions, name: str, expected_revision: int
 ) -> ExitStatus:
     async with await options.admin(session) as admin:
-        # The controller is queried, because it deletes the topic and brokers may not know it yet.
+        # The controller is queried, because it deletes the topic and brokers may not have it yet.
         (topic,) = await admin.topic_details([name], with_partitions=False)
         danger = f"topic {name!r} and its records would be deleted for good"
         check_can_confirm(session, options, danger)

@@ -50,7 +50,7 @@ def _is_reported(view: ClusterView, broker_id: int) -> bool:
     """Whether a broker that is gone is explained already.
 
     The rejected start may be why it cannot come back, which is a finding of its own. Or the broker
-    was stopped in order, as the next step after a rejection advises.
+    was stopped cleanly, as the next step after a rejection advises.
     """
     return view.failed_start(broker_id) is not None or view.was_stopped(broker_id)
 
@@ -78,7 +78,7 @@ def _beside_a_dead_broker(rejected: RejectedStart) -> tuple[str, str]:
     broker_id, place = rejected.broker_id, f"data_dir {rejected.data_dir}{_on(rejected.host)}"
     if rejected.cause == WAITS_FOR_LEASE:
         return (
-            f"broker {broker_id} is gone, and another process with its id waits to take its place",
+            f"broker {broker_id} is gone, and another process with its id waits to replace it",
             f"The waiting process at {rejected.address} with {place} has the same data directory "
             f"or a copy of it, and registers as broker {broker_id} by itself. Stop it if it should "
             f"not run as broker {broker_id}, and start the first process again: once the other one "
@@ -128,8 +128,8 @@ def _give_own_id(owner: RegisteredBroker | None, rejected: RejectedStart) -> str
     directory = owner.directory_id if owner is not None else "and the id that the rejection names"
     return (
         f"Nothing is lost. Give the process with data_dir {rejected.data_dir}"
-        f"{_on(rejected.host)} a broker_id of its own, or keep it from being started. Where the "
-        "directory of the first process is given up for good, stop that process and start the "
+        f"{_on(rejected.host)} a broker_id of its own, or keep it from being started. If the "
+        "directory of the first process is abandoned for good, stop that process and start the "
         f"other one with --replace-directory {directory}."
     )
 

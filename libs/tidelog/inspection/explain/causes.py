@@ -39,7 +39,7 @@ MOVES_BOUND_BELOW_WRITES = "moves_bound_below_writes"
 BOUNDS_ON_MOVES = frozenset({MOVES_BOUND, MOVES_BOUND_BELOW_WRITES})
 # Problems of a broker and its replicas.
 REPLICA_DEAD = "replica_dead"
-BROKER_STOPPED = "broker_stopped"  # in order, and not started again
+BROKER_STOPPED = "broker_stopped"  # cleanly, and not started again
 BROKER_CANNOT_START = "broker_cannot_start"
 BROKER_PAUSED = "broker_paused"
 BROKER_UNREACHABLE = "broker_unreachable"
@@ -174,7 +174,7 @@ class Reason:
 class Symptom:
     """A problem of one partition.
 
-    - `one`: a whole sentence about it.
+    - `one`: a sentence about it.
     - `many`: continues "14 partitions …" if several have the same cause, roots and `many`.
     """
 

@@ -43,7 +43,7 @@ from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 
 # A broker is alive if a leader has received a fetch from it within this time, or a follower an
-# answer, whatever happens at its address.
+# answer, however its address reacts.
 PROOF_OF_LIFE_MS = 2_000
 # Values of `RejectedStart.cause`: a process that ran and ended with a fault of its own; an address
 # that cannot be used; a broker id that belongs to another directory, or that another process holds.
@@ -152,13 +152,13 @@ class ClusterView:
     def _address_is_taken(self, silent: SilentService) -> bool:
         """Whether another program uses the address of a broker that could not start."""
         alive = silent.id in self.registry.brokers or self.is_alive_by_peers(silent.id)
-        takes = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
+        is_used = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
         failed = self.failed_start(silent.id)
-        return takes and not alive and failed is not None and failed.cause == ADDRESS
+        return is_used and not alive and failed is not None and failed.cause == ADDRESS
 
     def pending_full_state(self, broker_id: int) -> BrokerBacklog | None:
         """Returns the backlog of a new incarnation that may still be processing its full state,
-        because the active controller has known it only for a short time."""
+        because it registered only a short time ago, according to the active controller."""
         backlog = self.backlogs.get(broker_id)
         if backlog is None or backlog.known_for_ms < 0:
             return None
@@ -224,8 +224,8 @@ class ClusterView:
         return rejected if rejected.at_ms >= departure.at_ms - before_departure_ms else None
 
     def was_stopped(self, broker_id: int) -> bool:
-        """Whether its last process ended in order and without a fault. Departures hold only brokers
-        that are not back."""
+        """Whether its last process was stopped cleanly. Departures hold only brokers that are not
+        back."""
         if self.crash(broker_id) is not None:
             return False
         departure = self.departures.get(broker_id)
@@ -334,7 +334,7 @@ class ClusterView:
         return broker_id in self.brokers and not reports_all and not described
 
     def leading(self, key: PartitionKeyState) -> tuple[ReplicaState, LeaderState] | None:
-        """Returns the leader's state. None if it does not answer, or does not know that it
+        """Returns the leader's state. None if it does not answer, or does not report that it
         leads."""
         if key.leader == NO_LEADER:
             return None
@@ -344,7 +344,7 @@ class ClusterView:
         return replica, replica.leader
 
     def progress(self, key: PartitionKeyState, broker_id: int) -> FollowerProgress | None:
-        """Returns what the leader knows about a follower."""
+        """Returns what the leader reports about a follower."""
         leading = self.leading(key)
         if leading is None:
             return None
@@ -393,7 +393,7 @@ class ClusterView:
         if self.active is not None and self.active.controller is not None:
             reporter, registered_brokers = self.active, self.active.controller.registered
         else:
-            # Brokers with complete answers come before busy ones that know no more.
+            # Brokers with complete answers come before busy ones, which report no more.
             brokers = sorted(
                 (*self.brokers.values(), *self._short_states.values()),
                 key=lambda s: (
@@ -427,18 +427,18 @@ class ClusterView:
 
     def _keys(self) -> dict[TopicPartition, PartitionKeyState]:
         """Returns keys by name: the controller's before those that brokers have read, and these
-        before those that only a leader knows. Topics that are being deleted are left out: their
+        before those that only a leader reports. Topics that are being deleted are left out: their
         partitions have no leaders for that reason."""
         found = {name_of_key(key): key for key in keys_of_leaders(self.broker_states)}
         found |= {name_of_key(key): key for key in self.observed.metadata}
         found |= {name_of_key(key): key for key in self.control.partitions}
         return {
-            name: self._as_its_leader_knows(found[name])
+            name: self._as_its_leader_reports(found[name])
             for name in sorted(found)
             if found[name].topic_id not in self.deleting
         }
 
-    def _as_its_leader_knows(self, key: PartitionKeyState) -> PartitionKeyState:
+    def _as_its_leader_reports(self, key: PartitionKeyState) -> PartitionKeyState:
         """Returns the key with the ISR that its leader has written since the key was read: services
         are described one after the other, and the leader changes the ISR by itself."""
         leading = self.leading(key)

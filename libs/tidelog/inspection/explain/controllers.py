@@ -44,7 +44,7 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
     named = view.named_active()
     silent = {service.address: service for service in view.observed.silent}
     if any(view.silenced_by(silent[address]) for address in named if address in silent):
-        return  # The resource that it lacks has a finding that says so.
+        return  # The resource that it lacks has a finding of its own.
     evidence = [_standby(state) for state in view.controllers]
     evidence += [
         f"the store names the one at {address} as active; it {silent[address].listening.value} "
@@ -337,7 +337,7 @@ def _what(deletion: WaitingDeletion) -> str:
 class _How(enum.Enum):
     """The state of a broker that a deletion waits for."""
 
-    UNAVAILABLE = enum.auto()  # it does nothing, as far as is known
+    UNAVAILABLE = enum.auto()  # it does nothing, according to all reports
     BLOCKED = enum.auto()  # it is alive, and has a problem
     WORKING = enum.auto()
 

@@ -79,10 +79,10 @@ def _evidence(name: TopicPartition, own: int, diverged: DivergedOffsets) -> str:
 
 def _next_step_of_sole(name: TopicPartition, concerned: Sequence[int]) -> str:
     return (
-        f"Consumers get what the disk holds now, and no other replica of {name} can tell what was "
+        f"Consumers get what the disk holds now, and no other replica of {name} shows what was "
         f"written. Check the disk of {brokers(concerned)} and who has access to it. Compare "
         f"`tidelog dump-log --records FILE` of replicas/{name.topic}-{name.partition}.* in its "
-        "data_dir with a backup or an archive, and write what differs again, to another topic."
+        "data_dir with a backup or an archive, and write the records that differ to another topic."
     )
 
 

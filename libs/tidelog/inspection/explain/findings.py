@@ -178,7 +178,7 @@ def _roots(view: ClusterView, following: root_causes.Following, scope: Scope) ->
 def _dead_brokers(view: ClusterView) -> Iterator[Root]:
     """Yields brokers that do nothing, even if no partition is affected yet.
 
-    A broker that was stopped in order and is not needed is left out. Departures hold only brokers
+    A broker that was stopped cleanly and is not needed is left out. Departures hold only brokers
     that are not back, so that an old one does not hide a broker that has registered since.
     """
     failed = {

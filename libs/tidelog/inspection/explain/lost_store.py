@@ -36,6 +36,6 @@ def answered_within(store: StoreHealth, ms: int) -> bool:
 
 
 def has_used_store(state: ServiceState) -> bool:
-    """Whether the service has used the store and knows whether it answers."""
+    """Whether the service has used the store, so that it can report whether the store answers."""
     store = state.store
     return store.unreachable_ms >= 0 or store.last_latency_ms >= 0

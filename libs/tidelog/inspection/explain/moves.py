@@ -110,7 +110,7 @@ def _reason(
     if bound.never_ends:
         cause = causes.MOVES_BOUND_BELOW_WRITES
         words += f", which never ends: {bound.written:,} bytes per second are written meanwhile"
-    # A rate that was sampled over half a second says little about bursts.
+    # A rate that was sampled over half a second does not show bursts.
     return Reason(Root(cause), words, (*reason.evidence[:1], *bound.lines()))
 
 

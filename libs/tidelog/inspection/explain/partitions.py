@@ -29,7 +29,7 @@ from tidelog.phrases import plural
 # In every partition with writes, records wait for the high watermark as long as a replica fetch
 # takes.
 HW_STALLED_MIN_MS = 1_000
-# These say nothing about a replica that its leader reports as in sync: the leader was queried at
+# These do not apply to a replica that its leader reports as in sync: the leader was queried at
 # another moment than the service that reported the key.
 _PASSING = frozenset({causes.BROKER_BUSY, causes.COMMAND_BACKLOG, causes.COMMAND_OVERDUE})
 _DISK_FAILURES = frozenset({"disk_full", "disk_error"})
@@ -148,15 +148,15 @@ def _out_of_isr(
 
 
 def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
-    """Yields members of the ISR that do nothing, as far as is known. Nothing is committed until the
-    leader removes them, which it cannot while the store is unavailable."""
+    """Yields members of the ISR that do nothing, according to all reports. Nothing is committed
+    until the leader removes them, which it cannot while the store is unavailable."""
     name = name_of_key(key)
     for broker_id in ids(key.isr):
         reason = why_broker_does_nothing(view, broker_id)
         if reason is None or view.is_alive_by_peers(broker_id):
             continue
         reasons = [reason]
-        leaves = "its leader takes it out of the ISR, after replica_lag_time_max_ms"
+        leaves = "its leader removes it from the ISR, after replica_lag_time_max_ms"
         if view.cannot_write_store(key.leader):
             reasons.append(Reason(view.store_root(key.leader), "accepts no ISR change"))
             leaves = "the metadata store is back, and then until " + leaves

@@ -76,7 +76,7 @@ def machine_rebooted(view: ClusterView, following: Following) -> Iterator[Findin
             *(
                 f"broker-{broker_id} was started {ago(state.started_at_ms, state.now_ms)} in boot "
                 f"{view.broker_states[broker_id].boot_id}; its last process ran in another boot "
-                "and was not stopped in order"
+                "and was not stopped cleanly"
                 for broker_id, state in back.items()
             ),
             *effects(ROOT, follows),

@@ -150,13 +150,13 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
 
 
 def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
-    """Returns what a broker that answers reports about itself as a whole."""
+    """Returns a reason that a broker that answers reports for all of its replicas."""
     if view.broker_states[broker_id].state == "stopping":
         return Reason(Root(causes.BROKER_STOPPING, broker_id), "is stopping")
     if view.is_starting(broker_id):
         return _why_starting(view, broker_id)
-    known = view.registry.store_answers and bool(view.registry.brokers)
-    if known and broker_id not in view.registry.brokers:
+    is_current = view.registry.store_answers and bool(view.registry.brokers)
+    if is_current and broker_id not in view.registry.brokers:
         return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "is alive and not registered")
     return None
 
@@ -210,8 +210,8 @@ def rejection_of(
 def _not_served(
     view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
 ) -> Reason | None:
-    """The leader rejects the follower, or one of them does not know the leader. The reason is the
-    one that lacks its newest state, which needs the store and a controller."""
+    """The leader rejects the follower, or one of them has not received the leader's epoch. The
+    reason is the one that lacks its newest state, which needs the store and a controller."""
     rejection, unaware = rejection_of(view, key, broker_id), _unaware_leader(view, key)
     evidence: tuple[str, ...] = ()
     how = f"follows broker {key.leader}"
@@ -234,8 +234,8 @@ def _not_served(
 
 
 def _unaware_leader(view: ClusterView, key: PartitionKeyState) -> str | None:
-    """Returns evidence that the leader does not know that it leads. None if it knows, or if that is
-    unknown."""
+    """Returns evidence that the leader does not report that it leads. None if it does, or if its
+    report is missing."""
     replica = view.replica(key, key.leader)
     name = name_of_key(key)
     if replica is None:
@@ -253,7 +253,7 @@ def _unaware_leader(view: ClusterView, key: PartitionKeyState) -> str | None:
 
 
 def _why_not_up_to_date(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
-    """Returns why a broker that answers may not know the newest state of a partition."""
+    """Returns why a broker that answers may lack the newest state of a partition."""
     replica = view.replica(key, broker_id)
     failure = None if replica is None else failure_of(replica, broker_id)
     reason = failure or _by_state(view, broker_id)

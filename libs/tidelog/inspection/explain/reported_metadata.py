@@ -33,8 +33,8 @@ class Registry:
 def active_controller(states: Sequence[ServiceState]) -> ServiceState | None:
     """Returns the one with the highest epoch among those that claim to be active.
 
-    A deposed controller without the metadata store cannot know it, and does not count: brokers
-    know a higher epoch, or read another address from a store that answers them.
+    A deposed controller that does not reach the metadata store cannot detect it, and does not
+    count: brokers report a higher epoch, or another address from a store that answers them.
     """
     brokers = [state for state in states if state.broker is not None]
     heard = max((s.broker.controller_epoch for s in brokers if s.broker), default=NOT_KNOWN)

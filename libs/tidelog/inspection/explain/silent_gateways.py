@@ -35,7 +35,7 @@ _WHERE_TO_CHECK = (
 # The state of a gateway, by the result of probing its address; None: it was not probed.
 _STATES = {
     Listening.ACCEPTS: "is paused: it accepts connections and does not respond",
-    Listening.REFUSES: "has ended without being stopped in order: its address refuses connections",
+    Listening.REFUSES: "has ended without a clean stop: its address refuses connections",
     Listening.BUSY: "is cut off from the controllers, though it answers HTTP: no controller "
     "receives its announcements",
     Listening.UNRESOLVED: "is dead or cut off: its address does not resolve",
@@ -63,12 +63,12 @@ def _finding(view: ClusterView, each: SilentGateway, alive: list[AnnouncedGatewa
     evidence = [
         f"{controllers}: the last announcement of the gateway at {gateway.address} (host "
         f"{gateway.host}, process {gateway.pid}, release {gateway.version}, started "
-        f"{clock_time(gateway.started_at_ms)}) came {span(gateway.last_heard_ms)} ago; one is sent "
-        f"every {span(ANNOUNCE_INTERVAL_MS)}"
+        f"{clock_time(gateway.started_at_ms)}) arrived {span(gateway.last_heard_ms)} ago; one is "
+        f"sent every {span(ANNOUNCE_INTERVAL_MS)}"
     ]
     if alive:
         answering = listed(f"{g.address} on {g.host}" for g in alive)
-        evidence.append(f"announced lately: {answering}; clients of these are not affected")
+        evidence.append(f"alive gateways: {answering}; their clients are not affected")
     since = clock_time(view.now_ms() - gateway.last_heard_ms)
     short = [p for p in gateway.pressures if p.resource in broker_pressures.CAUSES]
     who = gateway_name(gateway)

@@ -49,7 +49,7 @@ def faults_of_missing(view: ClusterView) -> list[str]:
 
 
 def _fault(view: ClusterView, controller_id: int, past: MissingController | None) -> str:
-    """Returns why its last process ended, as far as is known. `past` is None while it is
+    """Returns why its last process ended, or "" if that is not known. `past` is None while it is
     registered, which it stays until its lease ends."""
     memory = service_pressures.memory_at_death(view, controller_id)
     if past is None:
@@ -79,7 +79,7 @@ def _why_unavailable(
         return f"{details}; its registration has ended"
     fault = _fault(view, controller_id, past)
     if past is not None:
-        how = "its last process has ended without being stopped in order"
+        how = "its last process has ended without a clean stop"
         return f"{details}; {how}; {fault}" if fault else f"{details}; {how}"
     refuses = silent is not None and silent.listening is Listening.REFUSES
     return f"{details}; {fault}" if refuses and fault else details

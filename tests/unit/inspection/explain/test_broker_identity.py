@@ -65,12 +65,12 @@ def test_a_departed_and_rejected_broker_cannot_start() -> None:
 
 
 def test_a_process_that_waits_for_the_id_of_a_dead_broker_is_named() -> None:
-    """It takes the id as soon as that is free, so whoever restarts the first process has to
-    know."""
+    """It takes the id as soon as that is free, so the operator who restarts the first process must
+    be informed."""
     cluster = contested("waits_for_lease")
     cluster.kill(2, ago_ms=100)
     finding = next(f for f in found(cluster) if f.cause == causes.BROKER_ID_CONTESTED)
-    waits = "broker 2 is gone, and another process with its id waits to take its place"
+    waits = "broker 2 is gone, and another process with its id waits to replace it"
     assert finding.summary == waits
     first, second = finding.evidence
     assert first == "no process is registered as broker 2 now, and the last one is gone"
