@@ -139,7 +139,7 @@ async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World)
 
     cut = the(found, "replica_cut_off")
     assert cut.partitions == (pairs[1, 2],)
-    assert "broker-1, the leader, has seen" in said(cut) or "cannot fetch from broker 1" in said(
+    assert "broker-1, the leader, has received" in said(cut) or "cannot fetch from broker 1" in said(
         cut
     )
     full = the(whole, "disk_full")
@@ -289,7 +289,7 @@ async def test_the_last_broker_explains_without_store_and_controller(world: Worl
     status, output = await tidelog(cluster, "explain", pairs[2, 3])
 
     assert the(found, "no_controller").because == ("store_unreachable",)
-    assert "broker-1 has had no answer" in said(the(found, "store_unreachable"))
+    assert "broker-1 has received no answer" in said(the(found, "store_unreachable"))
     for broker_id in (2, 3):
         dead = the(found, "replica_dead", broker_id)
         assert f"{cluster.broker_address(broker_id)} refuses connections" in said(dead)

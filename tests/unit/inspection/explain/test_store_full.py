@@ -33,7 +33,7 @@ def test_changes_that_wait_for_the_store_follow_from_it(cluster: DescribedCluste
     findings = cluster.explain()
     assert causes_of(findings) == ["store_full", "replica_dead", "no_leader"]
     assert "store_full" in found(findings, "no_leader").because
-    assert "cannot see the metadata store" not in text_of(found(findings, "replica_dead"))
+    assert "does not reach the metadata store now" not in text_of(found(findings, "replica_dead"))
 
 
 def test_a_full_store_concerns_a_requested_broker(cluster: DescribedCluster) -> None:
