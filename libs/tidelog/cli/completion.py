@@ -94,33 +94,27 @@ def leaders_argument(help_text: str) -> Any:
     )
 
 
+def _broker_argument(help_text: str) -> Any:
+    return typer.Argument(
+        metavar="BROKER", min=0, max=MAX_INT32, help=help_text, autocompletion=complete_broker
+    )
+
+
 TopicArgument = Annotated[
     str,
     typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topic),
 ]
-BrokerArgument = Annotated[
-    int,
-    typer.Argument(
-        metavar="BROKER",
-        min=0,
-        max=MAX_INT32,
-        help="Id of the broker.",
-        autocompletion=complete_broker,
-    ),
-]
-BrokersArgument = Annotated[
-    list[int],
-    typer.Argument(
-        metavar="BROKER",
-        min=0,
-        max=MAX_INT32,
-        help="Ids of the brokers.",
-        autocompletion=complete_broker,
-    ),
-]
+BrokerArgument = Annotated[int, _broker_argument("Id of the broker.")]
+BrokersArgument = Annotated[list[int], _broker_argument("Ids of the brokers.")]
 OperationArgument = Annotated[
     str,
     typer.Argument(
         metavar="OPERATION", help="Id of the operation.", autocompletion=complete_operation
+    ),
+]
+RunningOperationArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="OPERATION", help="Id of the operation.", autocompletion=complete_running_operation
     ),
 ]

@@ -15,11 +15,10 @@ from tidelog.cli.exit_status import ExitStatus, TimedOutError
 from tidelog.cli.positions import AtOffset, AtTime, Position, parse_position
 from tidelog.cli.record_format import RecordFormat, format_records
 from tidelog.cli.session import (
-    MOST_SECONDS,
     BootstrapOption,
     JsonOption,
     Session,
-    seconds_up_to,
+    seconds_option,
     separator_from,
     session_of,
 )
@@ -67,11 +66,8 @@ _FromOption = Annotated[
 ]
 _TimeoutOption = Annotated[
     float,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        callback=seconds_up_to(MOST_SECONDS),
-        help="Without --follow: how long to wait for a record that is known to exist.",
+    seconds_option(
+        "--timeout", "Without --follow: how long to wait for a record that is known to exist."
     ),
 ]
 _KeySeparatorOption = Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.completion import OperationArgument, complete_running_operation
+from tidelog.cli.completion import OperationArgument, RunningOperationArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.operating.beginning import OperationSpec, follow_to_end, in_doubt, run_operation
 from tidelog.cli.operating.consent import check_can_confirm, confirms, declined, notes_on_terminal
@@ -46,11 +46,10 @@ from tidelog.cli.output import (
     write_table,
 )
 from tidelog.cli.session import (
-    MOST_SECONDS,
     BootstrapOption,
     JsonOption,
     Session,
-    seconds_up_to,
+    seconds_option,
     session_of,
 )
 from tidelog.errors import TidelogError
@@ -172,21 +171,12 @@ def watch(
     operation_id: OperationArgument,
     interval: Annotated[
         float,
-        typer.Option(
-            "--interval",
-            metavar="SECONDS",
-            callback=seconds_up_to(MAX_INTERVAL_SECONDS),
-            help="Time between two requests.",
-        ),
+        seconds_option("--interval", "Time between two requests.", MAX_INTERVAL_SECONDS),
     ] = DEFAULT_INTERVAL_SECONDS,
     timeout: Annotated[
         float | None,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            callback=seconds_up_to(MOST_SECONDS),
-            show_default=False,
-            help="Stop after this time, with exit status 5. Default: when it has ended.",
+        seconds_option(
+            "--timeout", "Stop after this time, with exit status 5. Default: when it has ended."
         ),
     ] = None,
     bootstrap: BootstrapOption = None,
@@ -215,16 +205,7 @@ def watch(
 )
 @shared_options("dry_run", "yes", "watch", "requested_by", "expected_revision", "timeout")
 def cancel(
-    session: Session,
-    options: MutationOptions,
-    operation_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="OPERATION",
-            help="Id of the operation.",
-            autocompletion=complete_running_operation,
-        ),
-    ],
+    session: Session, options: MutationOptions, operation_id: RunningOperationArgument
 ) -> None:
     """Stop an operation.
 

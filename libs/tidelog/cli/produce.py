@@ -17,11 +17,10 @@ from tidelog.cli.lines import Line, LineSplitter
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
 from tidelog.cli.session import (
-    MOST_SECONDS,
     BootstrapOption,
     JsonOption,
     Session,
-    seconds_up_to,
+    seconds_option,
     separator_from,
     session_of,
 )
@@ -89,13 +88,7 @@ _PartitionOption = Annotated[
     ),
 ]
 _TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        callback=seconds_up_to(MOST_SECONDS),
-        help="How long the delivery of a batch is retried.",
-    ),
+    float, seconds_option("--timeout", "How long the delivery of a batch is retried.")
 ]
 _KeySeparatorOption = Annotated[
     str | None,

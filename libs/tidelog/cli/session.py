@@ -171,9 +171,8 @@ def session_of(
     )
 
 
-def seconds_up_to(most: float) -> Callable[[float | None], float | None]:
-    """Returns a callback for an option that rejects times out of range. The parser's own ranges let
-    NaN pass."""
+def seconds_option(name: str, help_text: str, most: float = MOST_SECONDS) -> Any:
+    """Returns an option that rejects times out of range. The parser's own ranges let NaN pass."""
 
     def check(value: float | None) -> float | None:
         if value is not None and not LEAST_SECONDS <= value <= most:
@@ -182,7 +181,7 @@ def seconds_up_to(most: float) -> Callable[[float | None], float | None]:
             )
         return value
 
-    return check
+    return typer.Option(name, metavar="SECONDS", callback=check, help=help_text)
 
 
 def separator_from(option: str | None) -> bytes | None:

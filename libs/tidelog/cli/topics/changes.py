@@ -243,11 +243,8 @@ async def _add(
                     assignment=resized.assignment if fits else assignment,
                     expected_revision=resized.revision,
                 )
-    if session.as_json:
-        _write_resized(options, name, partitions, resized, trace, added=True)
-    elif not resized.partitions:
-        write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
-    else:
+    counts = {"added": resized.partitions, "assignment": resized.assignment}
+    if _report_resized(session, options, name, partitions, resized, trace, counts):
         _show_added(name, partitions, resized, dry_run=options.dry_run)
     note_pending(resized.pending_brokers, "acknowledged it")
     return ExitStatus.DONE
@@ -293,16 +290,14 @@ async def _remove(
                     confirm_topic=name,
                     expected_revision=resized.revision,
                 )
-    if session.as_json:
-        _write_resized(options, name, partitions, resized, trace, added=False)
-    elif not resized.partitions:
-        write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
-    elif options.dry_run:
-        write_line(_removal_text(name, partitions, resized, "would"))
-        write_note("This is a dry run: nothing was changed.")
-    else:
-        count = plural(resized.partitions, "partition")
-        write_line(f"Removed {count} of topic {name}: {partitions:,} are left.")
+    counts = {"removed": resized.partitions, "brokers": resized.brokers}
+    if _report_resized(session, options, name, partitions, resized, trace, counts):
+        if options.dry_run:
+            write_line(_removal_text(name, partitions, resized, "would"))
+            write_note("This is a dry run: nothing was changed.")
+        else:
+            count = plural(resized.partitions, "partition")
+            write_line(f"Removed {count} of topic {name}: {partitions:,} are left.")
     note_pending(resized.pending_brokers, "acknowledged it")
     return ExitStatus.DONE
 
@@ -316,26 +311,24 @@ def _removal_text(name: str, partitions: int, resized: ResizedTopic, will: str) 
     )
 
 
-def _write_resized(
+def _report_resized(
+    session: Session,
     options: MutationOptions,
     name: str,
     partitions: int,
     resized: ResizedTopic,
     trace_id: str | None,
-    *,
-    added: bool,
-) -> None:
-    counts: dict[str, object] = (
-        {"added": resized.partitions, "assignment": resized.assignment}
-        if added
-        else {"removed": resized.partitions, "brokers": resized.brokers}
-    )
-    write_json(
-        {"dry_run": options.dry_run, "topic": name, "partitions": partitions}
-        | counts
-        | {
+    counts: dict[str, object],
+) -> bool:
+    """Returns whether a change is still to be shown: there is one, and the output is for people."""
+    if session.as_json:
+        head = {"dry_run": options.dry_run, "topic": name, "partitions": partitions}
+        tail = {
             "revision": resized.revision,
             "pending_brokers": resized.pending_brokers,
             "trace_id": trace_id,
         }
-    )
+        write_json(head | counts | tail)
+    elif not resized.partitions:
+        write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
+    return not session.as_json and resized.partitions > 0
