@@ -10,7 +10,6 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.formatting import name_of_key
 from tidelog.inspection.explain.links import Links
-from tidelog.inspection.explain.lost_store import is_lost_for_all
 from tidelog.inspection.explain.observation import (
     BROKER,
     CONTROLLER,
@@ -23,6 +22,7 @@ from tidelog.inspection.explain.reported_metadata import (
     Registry,
     active_controller,
     controller_pressures,
+    is_lost_for_all,
     keys_of_leaders,
 )
 from tidelog.inspection.model import (

@@ -8,8 +8,8 @@ from tidelog.inspection.explain import causes, cut_offs
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import listed, span
-from tidelog.inspection.explain.lost_store import has_used_store
 from tidelog.inspection.explain.observation import BROKER, name_of
+from tidelog.inspection.explain.reported_metadata import has_used_store
 from tidelog.inspection.explain.root_causes import Following, effects
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
 from tidelog.phrases import plural

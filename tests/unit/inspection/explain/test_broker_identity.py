@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain import causes, explain
-from tidelog.inspection.explain.broker_identity import CONTESTED_MS
+from tidelog.inspection.explain.contested_ids import CONTESTED_MS
 from tidelog.inspection.model import Finding, RejectedStart, Scope
 from unit.inspection.explain.described import NOW_MS, DescribedCluster
 

@@ -1,10 +1,11 @@
-"""Broker ids that two data directories claim, and directories that are intact only since their
-last registration."""
+"""Ids that two processes claim, and data directories that are intact only since their last
+registration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidelog.inspection.controller_reports import WaitingController
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import (
     BROKER_ID_IN_USE,
@@ -20,7 +21,7 @@ from tidelog.inspection.model import Finding, RegisteredBroker, RejectedStart
 CONTESTED_MS = 6 * 60_000
 
 
-def contested(view: ClusterView) -> Iterator[Finding]:
+def contested_brokers(view: ClusterView) -> Iterator[Finding]:
     """Yields one finding for each id; it names both processes and both directories."""
     for broker_id, rejected in sorted(view.rejected_starts.items()):
         owner = view.registry.brokers.get(broker_id)
@@ -171,3 +172,47 @@ def _directory(directory_id: str, path: str) -> str:
 
 def _on(host: str) -> str:
     return f" on {host}" if host else ""
+
+
+def contested_controllers(view: ClusterView) -> Iterator[Finding]:
+    """Yields one finding for each id. The waiting process has a record in the store."""
+    for waiting in _waiting_controllers(view):
+        controller_id, first, second = _processes(waiting)
+        yield Finding(
+            causes.CONTROLLER_ID_CONTESTED,
+            causes.WARNING,
+            f"two processes claim controller id {controller_id}: the one at {first} is registered, "
+            f"and the one at {second} waits for that registration to end and cannot take over",
+            (
+                f"the registered process: at {first}",
+                f"the other process: at {second}; it began to wait "
+                f"{ago(waiting.since_ms, view.now_ms())}",
+            ),
+            f"No data is at risk. Stop the process at {second}, and start it with a controller_id "
+            "of its own where it is to be one more controller. Where it is to replace the one at "
+            f"{first}, stop that one: the other takes the id by itself.",
+        )
+
+
+def _processes(waiting: WaitingController) -> tuple[int, str, str]:
+    """Returns the id, the registered process and the one that waits."""
+    return (
+        waiting.controller_id,
+        _place(waiting.registered_address, waiting.registered_host),
+        _place(waiting.address, waiting.host),
+    )
+
+
+def _place(address: str, host: str) -> str:
+    return f"{address} on {host}" if host else address
+
+
+def _waiting_controllers(view: ClusterView) -> list[WaitingController]:
+    """Returns them ordered by id. Controllers that see changes of the store come first."""
+    found: dict[int, WaitingController] = {}
+    if view.active is not None:
+        return sorted(view.control.waiting_controllers, key=lambda w: w.controller_id)
+    for state in sorted(view.controllers, key=lambda s: s.store.unreachable_ms >= 0):
+        for waiting in state.controller.waiting_controllers if state.controller else ():
+            found.setdefault(waiting.controller_id, waiting)
+    return [waiting for _, waiting in sorted(found.items())]
