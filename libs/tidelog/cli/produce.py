@@ -125,9 +125,7 @@ def produce(
     partition: _PartitionOption = None,
     acks: Annotated[
         AcksChoice,
-        typer.Option(
-            "--acks", help="Replicas that must have a record: none, the leader, all in sync."
-        ),
+        typer.Option("--acks", help="Replicas that must have a record: none, leader, all in sync."),
     ] = AcksChoice.ALL,
     compression: Annotated[
         CodecChoice, typer.Option("--compression", help="How batches are compressed.")
@@ -142,8 +140,7 @@ def produce(
             "--linger-ms",
             min=0,
             max=MAX_LINGER_MS,
-            help="Time after which a smaller batch is sent (at most 100 ms later while its leader "
-            "has not answered).",
+            help="Longest wait of a smaller batch (100 ms more until its leader has answered).",
         ),
     ] = 5,
     timeout: _TimeoutOption = 120.0,

@@ -52,7 +52,7 @@ TimeoutOption = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        help="How long to wait for the answer, at most 300. What has begun continues after that.",
+        help="How long to wait for the answer, at most 300. A change that has begun continues.",
     ),
 ]
 WatchOption = Annotated[
