@@ -71,8 +71,8 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
         (f"topics/{topic}", f"{settings.partitions:,} partitions"),
         (f"topics/{topic}/0", "Who led"),
         ("brokers", MAP_SHOWN),
-        ("moves", "Nothing moves."),
-        ("events", "told by"),
+        ("moves", "No operation is running."),
+        ("events", "reported by"),
         (f"records?topic={topic}&partition=0", "buoy-"),
     ):
         watch = await Watch.begin(browser, scene.url, place, seen)
