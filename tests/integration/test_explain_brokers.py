@@ -61,7 +61,7 @@ async def test_a_healthy_cluster_is_reported_healthy(cluster: LocalCluster, pair
     status, output = await tidelog(cluster, "explain", pairs[1, 2])
     assert (status, output) == (
         ExitStatus.DONE,
-        f"All is well with {pairs[1, 2]}, as 6 services tell.\n",
+        f"All is well with {pairs[1, 2]}, according to 6 services.\n",
     )
 
 
@@ -223,7 +223,8 @@ async def test_without_a_controller_a_dead_leader_is_not_replaced(
     missing = the(found, "no_controller")
     assert missing.severity == "critical"
     assert re.search(
-        r"controllers?-\d at [\d.:]+ refuses|is active by the store; it refuses", said(missing)
+        r"controllers?-\d at [\d.:]+ refuses|names the one at [\d.:]+ as active; it refuses",
+        said(missing),
     )
     lost = the(of_led, "no_leader")
     assert lost.because == (f"replica_dead of broker {DEAD}", "no_controller")

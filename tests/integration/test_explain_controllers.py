@@ -136,7 +136,7 @@ async def test_a_missing_standby_and_then_both_controllers_are_explained(
     found = await until_found(cluster, ("standby_missing", -1), ("replica_dead", DEAD))
     missing = the(found, "standby_missing")
     assert missing.severity == "info"
-    assert f"controller {one} is not there; controller {other} can take over" in missing.summary
+    assert f"controller {one} is missing; controller {other} can take over" in missing.summary
 
     await _away(cluster, other, how)
     found = await until_found(cluster, ("no_standby", -1), ("replica_dead", DEAD))
@@ -166,7 +166,7 @@ async def test_a_missing_active_controller_is_explained_after_a_failover(
     await _away(cluster, active, how)
     found = await until_found(cluster, ("standby_missing", -1), ("replica_dead", DEAD))
     missing = the(found, "standby_missing")
-    assert f"controller {active} is not there" in missing.summary
+    assert f"controller {active} is missing" in missing.summary
     assert "no_controller" not in {cause for cause, _ in causes_of(found)}
     assert await faults_of(cluster, world.healthy) == []
     await _carry_out(cluster, missing)
@@ -179,7 +179,7 @@ async def test_stalled_controllers_are_explained(world: World) -> None:
         await _away(cluster, controller_id, "paused")
     # By the reports of brokers, once the controllers' leases have ended.
     found = await until_found(
-        cluster, ("no_controller", -1), ("replica_dead", DEAD), saying=("stand still",)
+        cluster, ("no_controller", -1), ("replica_dead", DEAD), saying=("are paused",)
     )
     missing = the(found, "no_controller")
     assert missing.severity == "critical"
@@ -325,7 +325,7 @@ async def test_an_active_controller_out_of_open_files_steps_down(world: World) -
 
 
 def _assert_short_of_files(short: Finding, controller_id: int, limit: int) -> None:
-    assert f"controller {controller_id} is at its limit of open files" in short.summary
+    assert f"controller {controller_id} has reached its limit of open files" in short.summary
     assert f"of {limit:,} are open" in short.summary
     assert f"limit of open files of controller {controller_id}" in short.next_step
     assert "prlimit --pid PID --nofile=" in short.next_step

@@ -205,7 +205,7 @@ async def test_a_broker_that_stalls_repeatedly_is_explained(world: World) -> Non
         await until_registered_as(cluster, UNSTEADY, registered=True)
     found = await until_found(cluster, ("repeated_elections", UNSTEADY), ("no_standby", -1))
     repeated = the(found, "repeated_elections")
-    assert f"broker {UNSTEADY} is paused again and again" in repeated.summary
+    assert f"broker {UNSTEADY} is paused repeatedly" in repeated.summary
     assert f"its lease has ended {PAUSES} times" in repeated.summary
     assert f"stops the process or the machine of broker {UNSTEADY}" in repeated.next_step
     assert "etcd" not in said(repeated)

@@ -206,7 +206,7 @@ async def test_a_client_at_its_connection_limit_is_explained(world: World) -> No
                 found = await until_found(cluster, ("client_limited", 1), ("no_standby", -1))
                 healthy = await faults_of(cluster, pairs[2, 3])
         limited = the(found, "client_limited")
-        assert f"client 127.0.0.1 is at max_connections_per_client ({MAX_CONNECTIONS})" in (
+        assert f"client 127.0.0.1 has reached max_connections_per_client ({MAX_CONNECTIONS})" in (
             limited.summary
         )
         assert "close those that it does not use" in limited.next_step

@@ -164,8 +164,8 @@ async def test_a_cancelled_move_that_cannot_be_rolled_back_yet_is_explained(
     healthy = await faults_of(cluster, BYSTANDER)
     held = the(found, "cancellation_waits")
     assert (held.severity, held.because) == ("warning", ("replica_dead of broker 3",))
-    assert "is cancelled, and it cannot go back yet" in held.summary
-    assert "Help broker 3" in held.next_step
+    assert "is cancelled, and it cannot be rolled back yet" in held.summary
+    assert "Repair broker 3" in held.next_step
     assert healthy == []
     assert "Start broker 3" in the(found, "replica_dead", 3).next_step
     cluster.start_broker(3)

@@ -194,7 +194,7 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
         assert await faults_of(cluster, "beside/0") == []
         for finding in silent:
             assert healthy.address not in finding.summary
-            assert f"announced lately: {healthy.address}" in said(finding)
+            assert f"alive gateways: {healthy.address}" in said(finding)
             await _carry_out(cluster, finding)
         await until_gone(cluster, "gateway_silent")
     for address in (cluster.gateway_address, paused.address):
@@ -216,7 +216,7 @@ async def test_a_gateway_out_of_open_files_is_explained(
             finding = the(found, "open_files")
             faults = {cause for cause, _ in causes_of(found)}
         name = f"the gateway at {short.address} on {socket.gethostname()}"
-        assert f"{name} is at its limit of open files" in finding.summary
+        assert f"{name} has reached its limit of open files" in finding.summary
         assert f"of {limit:,} are open" in finding.summary
         assert f"limit of open files of {name}" in finding.next_step
         assert "prlimit --pid PID --nofile=" in finding.next_step
@@ -260,7 +260,7 @@ async def test_a_client_at_a_gateway_limit_is_a_finding_and_is_listed(
             found = await until_found(cluster, ("client_limited", -1))
             metrics = (await client.get("/metrics")).text
         [limited] = [f for f in found.findings if f.cause == "client_limited"]
-        assert "client 127.0.0.1 is at max_requests_per_client (1)" in limited.summary
+        assert "client 127.0.0.1 has reached max_requests_per_client (1)" in limited.summary
         assert f"the gateway at {narrow.address}" in limited.summary
         name = "tidelog_client_rejected_requests_total"
         assert f'{name}{{limit="max_requests_per_client"}} 1.0' in metrics

@@ -19,12 +19,12 @@ from tidelog.cli.consume import consume
 from tidelog.cli.dump_log import dump_log
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.explain import explain
+from tidelog.cli.json_errors import CommandLine
 from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, help_epilog
 from tidelog.cli.operating.options import REQUESTED_BY_VARIABLE
 from tidelog.cli.output import write_error, write_line
 from tidelog.cli.produce import produce
 from tidelog.cli.reassign import reassign, rebalance
-from tidelog.cli.refusals import CommandLine
 from tidelog.cli.session import BootstrapOption, JsonOption, session_of
 from tidelog.cli.streams import OutputError, prepare_streams, stop_writing
 from tidelog.cli.trace import trace
@@ -50,18 +50,18 @@ app = typer.Typer(
             "alone.",
         ),
         environment={
-            BOOTSTRAP_VARIABLE: "brokers to begin with, as --bootstrap",
-            REQUESTED_BY_VARIABLE: "who asks, as --requested-by",
-            DEBUG_VARIABLE: "where set, a fault of tidelog itself shows where it came from",
+            BOOTSTRAP_VARIABLE: "brokers to connect to first, as --bootstrap",
+            REQUESTED_BY_VARIABLE: "name of the requester, as --requested-by",
+            DEBUG_VARIABLE: "if set, an internal error prints its traceback",
         },
     ),
-    help="Look after a Tidelog cluster, and write and read its topics.",
+    help="Manage a Tidelog cluster, and write and read its topics.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _tell_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         from tidelog.version import installed_version
 
         write_line(f"tidelog {installed_version()}")
@@ -75,7 +75,9 @@ def tidelog(
     as_json: JsonOption = False,
     version: Annotated[  # noqa: ARG001 - its callback prints it
         bool,
-        typer.Option("--version", is_eager=True, callback=_tell_version, help="Print the version."),
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Manage a Tidelog cluster, and write and read its topics."""
@@ -131,8 +133,8 @@ def main() -> None:
         if os.environ.get(DEBUG_VARIABLE):
             raise
         write_error(
-            f"tidelog has a fault: {type(error).__name__}: {error}\n"
-            f"{DEBUG_VARIABLE}=1 shows where; please report it with that"
+            f"internal error: {type(error).__name__}: {error}\n"
+            f"{DEBUG_VARIABLE}=1 prints the traceback; please report the error with it"
         )
         sys.exit(ExitStatus.FAILED)
 

@@ -11,11 +11,11 @@ import typer
 
 from tidelog.cli.completion import BrokerArgument, BrokersArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus, status_of_results
-from tidelog.cli.operating.beginning import OperationSpec, in_doubt, run_operation
+from tidelog.cli.operating.beginning import OperationSpec, run_operation, traced_change
 from tidelog.cli.operating.documents import leader_document
 from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, ERROR_FIELDS, help_epilog
-from tidelog.cli.operating.options import MutationOptions, shared_options
-from tidelog.cli.operating.plan_view import leader_lines
+from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
+from tidelog.cli.operating.plan_view import write_leaders
 from tidelog.cli.output import (
     ids_text,
     timestamp_text,
@@ -26,7 +26,6 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.scrub import SCRUB_EPILOG, scrub
 from tidelog.cli.session import Session
-from tidelog.errors import TidelogError
 from tidelog.phrases import PREFERRED_AT_ONCE, PREFERRED_RETURN, plural
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 _DETAILS = (
     "broker_id, status (running, stopping, gone), address, rack, broker_epoch (0: it is gone), "
     "maintenance, removed, not_added, replicas, leaders, preferred_leaders, out_of_sync, moves_in, "
-    "moves_out, gone_at_ms (0: it is there, or nobody knows)"
+    "moves_out, gone_at_ms (0: it is not gone, or the time is not known)"
 )
 _LEADERS = f"[topic, partition, leader_before (-1: none), leader, {ERROR_FIELDS}]"
 
@@ -89,9 +88,7 @@ app.command("scrub", epilog=SCRUB_EPILOG)(scrub)
         json=BEGUN_FIELDS,
     )
 )
-@shared_options(
-    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
-)
+@operation_options
 def add(session: Session, options: MutationOptions, broker_ids: BrokersArgument) -> None:
     """Give brokers their share of the replicas.
 
@@ -113,9 +110,7 @@ def add(session: Session, options: MutationOptions, broker_ids: BrokersArgument)
         json=BEGUN_FIELDS,
     )
 )
-@shared_options(
-    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
-)
+@operation_options
 def remove(session: Session, options: MutationOptions, broker_ids: BrokersArgument) -> None:
     """Move everything off brokers, including dead ones.
 
@@ -145,11 +140,9 @@ def maintenance(
     session: Session,
     options: MutationOptions,
     broker_ids: BrokersArgument,
-    on: Annotated[
-        bool, typer.Option("--on/--off", help="Whether they are to be in maintenance.")
-    ] = True,
+    on: Annotated[bool, typer.Option("--on/--off", help="Begin or end maintenance.")] = True,
 ) -> None:
-    """Move the leaders off brokers, or end that.
+    """Begin or end maintenance of brokers: move their leaders to other brokers.
 
     A broker in maintenance keeps its replicas and leads only what no other replica can lead.
     Clients follow the new leaders automatically.
@@ -173,7 +166,7 @@ def maintenance(
 )
 @shared_options("timeout")
 def check_restart(session: Session, options: MutationOptions, broker_id: BrokerArgument) -> None:
-    """Say what stopping a broker now would do. Exit status 0: it can be stopped.
+    """Report what stopping a broker now would do. Exit status 0: it can be stopped.
 
     It cannot be stopped if a partition would become unavailable, or would fall below its min ISR,
     so that writes with acks=all would be rejected until the broker is back.
@@ -235,7 +228,7 @@ async def _describe(session: Session, options: MutationOptions, broker_id: int) 
     write_line(f"Epoch     {broker.broker_epoch or '-'}")
     write_line(
         f"Holds     {plural(broker.replicas, 'replica')}, {broker.out_of_sync:,} out of sync; "
-        f"{broker.moves_in:,} coming, {broker.moves_out:,} leaving"
+        f"{broker.moves_in:,} moving in, {broker.moves_out:,} moving out"
     )
     write_line(
         f"Leads     {plural(broker.leaders, 'partition')}; preferred by "
@@ -278,13 +271,10 @@ async def _maintain(
     session: Session, options: MutationOptions, broker_ids: list[int], *, on: bool
 ) -> ExitStatus:
     async with await options.admin(session) as admin:
-        with admin.traced() as trace_id:
-            try:
-                changes, kept = await admin.set_maintenance(
-                    broker_ids, options.timeout_ms, maintenance=on, dry_run=options.dry_run
-                )
-            except TidelogError as error:
-                raise in_doubt(error) from error
+        with traced_change(admin) as trace_id:
+            changes, kept = await admin.set_maintenance(
+                broker_ids, options.timeout_ms, maintenance=on, dry_run=options.dry_run
+            )
     if session.as_json:
         write_json(
             {
@@ -299,10 +289,7 @@ async def _maintain(
     else:
         _show_maintenance(options, broker_ids, len(changes), kept, on=on)
         if changes:
-            import sys
-
-            for line in leader_lines(changes, on_terminal=sys.stdout.isatty()):
-                write_line(line)
+            write_leaders(changes)
     return status_of_results(change.error for change in changes)
 
 
@@ -314,7 +301,7 @@ def _show_maintenance(
     if on:
         write_line(
             f"{what} {are} in maintenance: {plural(moved, 'partition')} led by others, "
-            f"{kept:,} kept because nobody else can lead them."
+            f"{kept:,} kept because no other replica can lead them."
         )
     else:
         write_line(
@@ -346,7 +333,7 @@ def _verdict(broker_id: int, check: RestartCheck) -> str:
         f"{count:,} {what}"
         for count, what in (
             (check.unavailable, "would become unavailable"),
-            (check.under_min_isr, "would fall under min ISR"),
+            (check.under_min_isr, "would fall below min ISR"),
             (check.last_replica, "would be left with one replica in sync"),
             (check.leader_moves, "would get another leader"),
         )

@@ -35,14 +35,14 @@ def check_history(
         ),
     ],
     examples: Annotated[
-        int, typer.Option("--examples", min=0, max=10, help="Of each anomaly, show so many.")
+        int, typer.Option("--examples", min=0, max=10, help="Examples to show of each anomaly.")
     ] = 3,
     as_json: JsonOption = False,
 ) -> None:
     """Check what clients recorded: lost, repeated, reordered or diverged records.
 
     The exit status is 1 if an anomaly is found that no recorded loss mark excuses, and 2 if the
-    file is no history.
+    file is not a history.
 
     Example: tidelog check-history run.history --examples 1
     """
@@ -117,7 +117,7 @@ def _show_counts(report: Report) -> None:
         named = ", ".join(map(str, report.undrained[:MAX_SHOWN_PARTITIONS]))
         more = len(report.undrained) - MAX_SHOWN_PARTITIONS
         write_line(
-            f"not judged for unseen, because no final reads are recorded: {named}"
+            f"not checked for unseen records, because no final reads are recorded: {named}"
             + (f" and {more:,} more" if more > 0 else "")
         )
 

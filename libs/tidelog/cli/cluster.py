@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from tidelog.client.descriptions import ClusterDescription, TopicDescription
     from tidelog.inspection.gateway_reports import AnnouncedGateway
 
-app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="The cluster as a whole.")
+app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="Show the cluster.")
 
 
 @app.callback()
 def cluster() -> None:
-    """The cluster as a whole."""
+    """Show the cluster."""
 
 
 @app.command(
@@ -52,7 +52,7 @@ def describe(session: Session, options: MutationOptions) -> None:
 async def _describe(session: Session, options: MutationOptions) -> None:
     from tidelog.client.departed_brokers import describe_with_departed_brokers
 
-    async with options.asking(session) as admin:
+    async with options.broker_admin(session) as admin:
         described, topics = await describe_with_departed_brokers(admin)
         gateways = await session.gateways(c.address for c in described.controllers)
     if session.as_json:
@@ -76,10 +76,10 @@ def _gateways_text(gateways: list[AnnouncedGateway]) -> str:
     texts = []
     for gateway in gateways:
         state = state_of(gateway)
-        for_ms = f" for {span(gateway.last_heard_ms)}" if state == SILENT else ""
+        silent_for = f" for {span(gateway.last_heard_ms)}" if state == SILENT else ""
         short = listed(f"{p.resource} ({p.used:,} of {p.limit:,})" for p in gateway.pressures)
         short_of = f", short of {short}" if gateway.pressures else ""
-        texts.append(f"{gateway.address} on {gateway.host} is {state}{for_ms}{short_of}")
+        texts.append(f"{gateway.address} on {gateway.host} is {state}{silent_for}{short_of}")
     return listed(texts)
 
 

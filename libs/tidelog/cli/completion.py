@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,43 +24,36 @@ def complete_topic(context: typer.Context, incomplete: str) -> Iterable[str]:
     """Returns topics that begin with what was typed. Internal topics are included only if
     something was typed."""
 
-    async def ask(admin: Admin) -> _Names:
-        topics = await admin.list_topics(internal=bool(incomplete))
-        return [(topic.name, "") for topic in topics]
+    async def topics(admin: Admin) -> _Names:
+        return [(t.name, "") for t in await admin.list_topics(internal=bool(incomplete))]
 
-    return [name for name, _ in _completed(context, incomplete, ask)]
-
-
-def complete_broker(context: typer.Context, incomplete: str) -> Iterable[tuple[str, str]]:
-    async def ask(admin: Admin) -> _Names:
-        brokers = await admin.describe_brokers()
-        return [(str(b.broker_id), f"{b.status} {b.address}") for b in brokers]
-
-    return _completed(context, incomplete, ask)
+    return [name for name, _ in _completed(context, incomplete, topics)]
 
 
-def complete_operation(context: typer.Context, incomplete: str) -> Iterable[tuple[str, str]]:
+def complete_broker(context: typer.Context, incomplete: str) -> _Names:
+    async def brokers(admin: Admin) -> _Names:
+        found = await admin.describe_brokers()
+        return [(str(b.broker_id), f"{b.status} {b.address}") for b in found]
+
+    return _completed(context, incomplete, brokers)
+
+
+def complete_operation(context: typer.Context, incomplete: str) -> _Names:
     """Returns operations, the newest first."""
-
-    async def ask(admin: Admin) -> _Names:
-        operations = await admin.list_operations()
-        return [(o.operation_id, f"{o.kind} {o.state}") for o in operations]
-
-    return _completed(context, incomplete, ask)
+    return _completed(context, incomplete, _operations)
 
 
-def complete_running_operation(
-    context: typer.Context, incomplete: str
-) -> Iterable[tuple[str, str]]:
-    async def ask(admin: Admin) -> _Names:
-        operations = await admin.list_operations(["running", "cancelling"])
-        return [(o.operation_id, f"{o.kind} {o.state}") for o in operations]
+def complete_running_operation(context: typer.Context, incomplete: str) -> _Names:
+    return _completed(context, incomplete, partial(_operations, states=("running", "cancelling")))
 
-    return _completed(context, incomplete, ask)
+
+async def _operations(admin: Admin, states: Sequence[str] = ()) -> _Names:
+    found = await admin.list_operations(states)
+    return [(o.operation_id, f"{o.kind} {o.state}") for o in found]
 
 
 def _completed(
-    context: typer.Context, incomplete: str, ask: Callable[[Admin], Awaitable[_Names]]
+    context: typer.Context, incomplete: str, query: Callable[[Admin], Awaitable[_Names]]
 ) -> _Names:
     """Returns names that begin with what was typed, each with its help.
 
@@ -72,46 +66,55 @@ def _completed(
 
     session = session_of(context, context.params.get("bootstrap"))
     try:
-        names = asyncio.run(_asked(session, ask))
+        names = asyncio.run(_queried(session, query))
     except (TidelogError, UsageError, ClusterUnreachableError, OSError, TimeoutError):
         return []
-    return [(name, told) for name, told in names if name.startswith(incomplete)]
+    return [(name, details) for name, details in names if name.startswith(incomplete)]
 
 
-async def _asked(session: Session, ask: Callable[[Admin], Awaitable[_Names]]) -> _Names:
+async def _queried(session: Session, query: Callable[[Admin], Awaitable[_Names]]) -> _Names:
     import asyncio
 
     async with asyncio.timeout(TIMEOUT_SECONDS), await session.admin() as admin:
-        return await ask(admin)
+        return await query(admin)
+
+
+def partitions_argument(help_text: str) -> Any:
+    return typer.Argument(
+        metavar="TOPIC[/PARTITION]",
+        help=help_text,
+        show_default=False,
+        autocompletion=complete_topic,
+    )
+
+
+def leaders_argument(help_text: str) -> Any:
+    return typer.Argument(
+        metavar="TOPIC/PARTITION=BROKER", help=help_text, autocompletion=complete_topic
+    )
+
+
+def _broker_argument(help_text: str) -> Any:
+    return typer.Argument(
+        metavar="BROKER", min=0, max=MAX_INT32, help=help_text, autocompletion=complete_broker
+    )
 
 
 TopicArgument = Annotated[
     str,
     typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topic),
 ]
-BrokerArgument = Annotated[
-    int,
-    typer.Argument(
-        metavar="BROKER",
-        min=0,
-        max=MAX_INT32,
-        help="Id of the broker.",
-        autocompletion=complete_broker,
-    ),
-]
-BrokersArgument = Annotated[
-    list[int],
-    typer.Argument(
-        metavar="BROKER",
-        min=0,
-        max=MAX_INT32,
-        help="Ids of the brokers.",
-        autocompletion=complete_broker,
-    ),
-]
+BrokerArgument = Annotated[int, _broker_argument("Id of the broker.")]
+BrokersArgument = Annotated[list[int], _broker_argument("Ids of the brokers.")]
 OperationArgument = Annotated[
     str,
     typer.Argument(
         metavar="OPERATION", help="Id of the operation.", autocompletion=complete_operation
+    ),
+]
+RunningOperationArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="OPERATION", help="Id of the operation.", autocompletion=complete_running_operation
     ),
 ]

@@ -16,7 +16,7 @@ from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
 
 BOOTSTRAP_VARIABLE = "TIDELOG_BOOTSTRAP"
 CLUSTER_FILE = Path(".tidelog") / "cluster.json"
-USUAL_BOOTSTRAP = "127.0.0.1:7500,127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503"
+DEFAULT_BOOTSTRAP = "127.0.0.1:7500,127.0.0.1:7501,127.0.0.1:7502,127.0.0.1:7503"
 # A broker that accepts no connection within this time is not known to be down.
 DIAL_TIMEOUT_SECONDS = 1.0
 
@@ -46,7 +46,7 @@ def find_bootstrap(given: str | None, environment: Mapping[str, str], directory:
         path = above / CLUSTER_FILE
         if path.is_file():
             return _from_cluster_file(path)
-    return Bootstrap(USUAL_BOOTSTRAP, "the usual ports")
+    return Bootstrap(DEFAULT_BOOTSTRAP, "the default ports")
 
 
 def _from_cluster_file(path: Path) -> Bootstrap:
@@ -73,22 +73,22 @@ def _services_in(content: dict[str, object], path: Path) -> Iterator[tuple[str, 
             if isinstance(part, dict) and {"id", "address"} <= part.keys():
                 if not isinstance(part["id"], int):
                     raise UsageError(
-                        f"{path} has a {role} whose id {part['id']!r} is no number; name brokers "
-                        "with --bootstrap host:port, or start the local cluster again"
+                        f"{path} has a {role} whose id {part['id']!r} is not a number; name "
+                        "brokers with --bootstrap host:port, or start the local cluster again"
                     )
                 yield role, part["id"], str(part["address"])
 
 
-def nobody_answers(reason: str, *, stand_still: bool = False) -> ClusterUnreachableError:
+def no_service_answers(reason: str, *, paused: bool = False) -> ClusterUnreachableError:
     """Returns the error for a cluster of which neither a broker nor a controller answers.
 
-    `stand_still`: some of them accept connections, so that their processes exist.
+    `paused`: some of them accept connections, so that their processes exist.
     """
     remedy = "start the cluster"
-    if stand_still:
+    if paused:
         remedy = (
-            "look at the processes that take connections: are they stopped (kill -CONT PID lets "
-            "them go on), or starved of CPU, memory or disk? Restart those that do not recover"
+            "check the processes that accept connections: are they stopped (kill -CONT PID lets "
+            "them continue), or starved of CPU, memory or disk? Restart those that do not recover"
         )
     return ClusterUnreachableError(
         f"no service of the cluster answers: {reason}; {remedy}, or name a broker or controller "
@@ -96,7 +96,7 @@ def nobody_answers(reason: str, *, stand_still: bool = False) -> ClusterUnreacha
     )
 
 
-async def check_somebody_listens(bootstrap: Bootstrap) -> None:
+async def check_any_listens(bootstrap: Bootstrap) -> None:
     """Raises `ClusterUnreachableError` at once if every address refuses connections or no name
     resolves, so that a command does not wait for a cluster that is not running. The client detects
     all other problems."""

@@ -12,10 +12,16 @@ import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
-from tidelog.cli.positions import AtOffset, AtTime, Beginning, End, Position, parse_position
+from tidelog.cli.positions import AtOffset, AtTime, Position, parse_position
 from tidelog.cli.record_format import RecordFormat, format_records
-from tidelog.cli.seconds import MOST_SECONDS, seconds_up_to
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, separator_from, session_of
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    seconds_option,
+    separator_from,
+    session_of,
+)
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import MAX_INT32, OffsetPosition, OnDamage, Record, TopicPartition
 
@@ -47,7 +53,7 @@ _FormatOption = Annotated[
     RecordFormat,
     typer.Option(
         "--format",
-        help="value: one a line; raw: their bytes alone; json: one document a line.",
+        help="value: one value a line; raw: only the values' bytes; json: one document a line.",
     ),
 ]
 _FromOption = Annotated[
@@ -60,11 +66,8 @@ _FromOption = Annotated[
 ]
 _TimeoutOption = Annotated[
     float,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        callback=seconds_up_to(MOST_SECONDS),
-        help="Without --follow: how long to wait for a record that is known to be there.",
+    seconds_option(
+        "--timeout", "Without --follow: how long to wait for a record that is known to exist."
     ),
 ]
 _KeySeparatorOption = Annotated[
@@ -73,7 +76,7 @@ _KeySeparatorOption = Annotated[
         "--key-separator",
         "-k",
         show_default=False,
-        help="With values, print the key and this before each; \\t is a tab.",
+        help="Print each record's key and this before its value; \\t is a tab.",
     ),
 ]
 _PartitionsOption = Annotated[
@@ -82,7 +85,7 @@ _PartitionsOption = Annotated[
 ]
 _MaxOption = Annotated[
     int | None,
-    typer.Option("--max", "-n", min=0, show_default=False, help="End after this many."),
+    typer.Option("--max", "-n", min=0, show_default=False, help="Stop after this many records."),
 ]
 
 
@@ -101,8 +104,8 @@ def consume(
         OnDamage,
         typer.Option(
             "--on-damage",
-            help="At records that the last disk which held them has damaged: fail, or skip them "
-            "with a warning.",
+            help="For records that are damaged on the last disk that held them: fail, or skip "
+            "them with a warning.",
         ),
     ] = OnDamage.RAISE,
     timeout: _TimeoutOption = 30.0,
@@ -143,23 +146,23 @@ async def _consume(session: Session, request: ConsumeRequest) -> None:
         if request.max_records == 0:
             return
         if request.follow:
-            await _go_to(consumer, partitions, request.start)
+            await _seek(consumer, partitions, request.start)
             if not request.partitions:
                 # Keeps the positions of existing partitions, and reads partitions added later.
                 await consumer.assign_topic(request.topic)
-            await _write_all_that_come(consumer, request)
+            await _write_new_records(consumer, request)
             return
         ends = await consumer.end_offsets(partitions)
-        await _go_to(consumer, partitions, request.start)
+        await _seek(consumer, partitions, request.start)
         await _write_up_to(consumer, ends, request)
 
 
-async def _go_to(consumer: Consumer, partitions: list[TopicPartition], start: Position) -> None:
+async def _seek(consumer: Consumer, partitions: list[TopicPartition], start: Position) -> None:
     match start:
-        case Beginning():
+        case OffsetPosition.EARLIEST:
             consumer.assign(partitions)
             await consumer.seek_to_beginning()
-        case End():
+        case OffsetPosition.LATEST:
             consumer.assign(partitions, start=OffsetPosition.LATEST)
             await consumer.seek_to_end()
         case AtOffset(offset):
@@ -189,10 +192,10 @@ def check_offset(
             )
 
 
-async def _write_all_that_come(consumer: Consumer, request: ConsumeRequest) -> None:
+async def _write_new_records(consumer: Consumer, request: ConsumeRequest) -> None:
     written = 0
     while request.max_records is None or written < request.max_records:
-        records = await consumer.poll(POLL_TIMEOUT_MS, _room(request, written))
+        records = await consumer.poll(POLL_TIMEOUT_MS, _poll_limit(request, written))
         _write(records, request)
         written += len(records)
 
@@ -209,14 +212,14 @@ async def _write_up_to(
     consumer.assign(left)
     written = 0
     while left and (request.max_records is None or written < request.max_records):
-        polled = await consumer.poll(POLL_TIMEOUT_MS, _room(request, written))
+        polled = await consumer.poll(POLL_TIMEOUT_MS, _poll_limit(request, written))
         records = [r for r in polled if r.offset < ends[TopicPartition(r.topic, r.partition)]]
         _write(records, request)
         written += len(records)
         if polled:
             last_record_ms = clock.monotonic_ms()
         elif clock.monotonic_ms() - last_record_ms >= request.timeout_ms:
-            raise TimedOutError(_what_is_missing(consumer, ends, left, request.timeout_ms))
+            raise TimedOutError(_missing_text(consumer, ends, left, request.timeout_ms))
         still_left = _unfinished(consumer, left, ends)
         if len(still_left) < len(left):
             # Records after the ends of finished partitions are not read.
@@ -232,7 +235,7 @@ def _unfinished(
     return [p for p in partitions if (consumer.position(p) or 0) < ends[p]]
 
 
-def _what_is_missing(
+def _missing_text(
     consumer: Consumer,
     ends: Mapping[TopicPartition, int],
     left: Iterable[TopicPartition],
@@ -241,11 +244,11 @@ def _what_is_missing(
     missing = ", ".join(f"{p} from {consumer.position(p)} to {ends[p] - 1}" for p in left)
     return (
         f"no record within {timeout_ms / 1000:g} s, though there are more ({missing}); "
-        "tidelog topics describe tells whether they have a leader; --timeout waits longer"
+        "tidelog topics describe shows whether they have a leader; a longer --timeout waits longer"
     )
 
 
-def _room(request: ConsumeRequest, written: int) -> int:
+def _poll_limit(request: ConsumeRequest, written: int) -> int:
     if request.max_records is None:
         return POLL_RECORDS
     return min(POLL_RECORDS, request.max_records - written)

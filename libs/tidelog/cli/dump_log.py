@@ -53,8 +53,8 @@ def dump_log(
         bool,
         typer.Option(
             "--verify",
-            help="Only check, and more: that batches can be opened, and that offsets follow "
-            "each other from segment to segment.",
+            help="Only check; also that batches can be decoded, and that offsets have no gaps, "
+            "from segment to segment too.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -69,7 +69,7 @@ def dump_log(
     as_json = session_of(context, None, as_json).as_json
     if records and verify:
         raise typer.BadParameter(
-            "it shows nothing but damage; give one of --records and --verify",
+            "it shows only damage; give one of --records and --verify",
             param_hint="--verify",
         )
     with ending_with_a_status():
@@ -78,7 +78,7 @@ def dump_log(
             tally = _verify(segments, as_json=as_json)
         else:
             tally = _dump(segments, with_records=records, as_json=as_json)
-        _name_faults(tally)
+        _write_faults(tally)
     if tally.fault_count:
         raise typer.Exit(ExitStatus.FAILED)
 
@@ -134,7 +134,7 @@ def _verify(segments: list[Path], *, as_json: bool) -> LogTally:
     return tally
 
 
-def _name_faults(tally: LogTally) -> None:
+def _write_faults(tally: LogTally) -> None:
     if not tally.fault_count:
         return
     lines = [f"{plural(tally.fault_count, 'place')} damaged:"]

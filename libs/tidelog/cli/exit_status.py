@@ -1,15 +1,4 @@
-"""The exit statuses of `tidelog`, for scripts, and the status of each error.
-
-0    done
-1    rejected or failed; or a log that is damaged, a history with anomalies,
-     a finding of explain, a broker that cannot be stopped without harm,
-     an operation that failed
-2    wrong usage: an option, an argument, a file that cannot be read
-3    no such topic, partition, broker or operation
-4    the cluster cannot be reached
-5    timed out, or the outcome is not known
-130  interrupted by Ctrl-C before it was done
-"""
+"""The exit statuses of `tidelog`, for scripts (`EPILOG`), and the status of each error."""
 
 from __future__ import annotations
 
@@ -33,7 +22,7 @@ class ExitStatus(enum.IntEnum):
 EPILOG = """\b
 Exit status:
   0    done
-  1    refused or failed; or a log that is damaged, a history with anomalies,
+  1    rejected or failed; or a log that is damaged, a history with anomalies,
        a finding of explain, a broker that cannot be stopped without harm,
        an operation that failed
   2    wrong usage: an option, an argument, a file that cannot be read
@@ -91,9 +80,9 @@ def status_of(error: BaseException) -> ExitStatus:
 def status_of_results(errors: Iterable[TidelogError | None]) -> ExitStatus:
     """Returns the status of several results; None means done. A rejection outranks a timeout."""
     codes = {error.code for error in errors if error is not None}
-    refused = codes - {ErrorCode.REQUEST_TIMED_OUT}
-    if refused:
-        return ExitStatus.NOT_FOUND if refused <= _NOT_FOUND else ExitStatus.FAILED
+    rejections = codes - {ErrorCode.REQUEST_TIMED_OUT}
+    if rejections:
+        return ExitStatus.NOT_FOUND if rejections <= _NOT_FOUND else ExitStatus.FAILED
     return ExitStatus.TIMED_OUT if codes else ExitStatus.DONE
 
 

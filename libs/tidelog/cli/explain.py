@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.connection import nobody_answers
+from tidelog.cli.connection import no_service_answers
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import write_json, write_line
 from tidelog.cli.session import (
@@ -43,8 +43,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC[/PARTITION]] [broker ID]",
-            help="What is to be explained. Default: the whole cluster. With broker ID, which "
-            "--broker ID says too, only what concerns that broker.",
+            help="What to explain. Default: the whole cluster. broker ID is the same as "
+            "--broker ID.",
             show_default=False,
             autocompletion=complete_topic,
         ),
@@ -57,7 +57,7 @@ def explain(
             min=0,
             max=MAX_INT32,
             show_default=False,
-            help="What concerns it alone.",
+            help="Only what concerns this broker.",
         ),
     ] = None,
     timeout: Annotated[
@@ -65,8 +65,8 @@ def explain(
         typer.Option(
             "--timeout",
             metavar="SECONDS",
-            help=f"How long services may take to answer, {LEAST_ANSWER_MS / 1000:g} to "
-            f"{MAX_TIMEOUT_SECONDS:g}; in less a healthy one could not.",
+            help=f"Time in which services have to answer, {LEAST_ANSWER_MS / 1000:g} to "
+            f"{MAX_TIMEOUT_SECONDS:g}; a healthy one may need the minimum.",
         ),
     ] = 2.0,
     bootstrap: BootstrapOption = None,
@@ -89,7 +89,7 @@ def explain(
 
 
 def answer_time_ms(timeout_seconds: float) -> int:
-    """Raises `UsageError` if the time is out of range or no number.
+    """Raises `UsageError` if the time is out of range or not a number.
 
     >>> answer_time_ms(2.5)
     2500
@@ -118,7 +118,7 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
         number = named.pop()
         named.pop()
         if not (number.isascii() and number.isdecimal()):
-            raise UsageError(f"broker {number!r} is no broker's id; give a number, as: broker 2")
+            raise UsageError(f"broker {number!r} is not a broker id; give a number, as: broker 2")
         named_broker = parse_number(number, "broker")
         if broker not in (None, named_broker):
             raise UsageError(f"broker {number} and --broker {broker}: give one of them")
@@ -148,8 +148,8 @@ async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatu
             raise UsageError(error.message) from error
         raise
     except NoServiceAnswersError as error:
-        stand_still = any(service.listening is Listening.ACCEPTS for service in error.silent)
-        raise nobody_answers(error.reason, stand_still=stand_still) from error
+        paused = any(service.listening is Listening.ACCEPTS for service in error.silent)
+        raise no_service_answers(error.reason, paused=paused) from error
     if session.as_json:
         write_json(document(explained))
     else:
@@ -170,14 +170,14 @@ def lines(explained: Explanation, scope: Scope) -> Iterator[str]:
     """Yields text for people: for each finding a headline, its evidence, what it follows from, and
     the next step."""
     for finding in explained.findings:
-        yield from _told(finding)
+        yield from _finding_lines(finding)
         yield ""
     yield from _wrapped(_verdict(explained, scope), "")
     if explained.silent:
         yield from _wrapped(f"No answer from {', '.join(explained.silent)}.", "")
 
 
-def _told(finding: Finding) -> Iterator[str]:
+def _finding_lines(finding: Finding) -> Iterator[str]:
     yield from _wrapped(f"{finding.severity.upper()} {finding.cause}: {finding.summary}", "", 2)
     for line in finding.evidence:
         yield from _wrapped(line, f"{_INDENT}- ")
@@ -189,16 +189,16 @@ def _told(finding: Finding) -> Iterator[str]:
 
 def _verdict(explained: Explanation, scope: Scope) -> str:
     answered = len(explained.asked) - len(explained.silent)
-    told = f"as {plural(answered, 'service')} {'tells' if answered == 1 else 'tell'}"
+    source = f"according to {plural(answered, 'service')}"
     if not answered:
-        told = "and nobody could tell in time how the cluster stands"
+        source = "and no service reported the state of the cluster in time"
     counts = [
         (severity, sum(f.severity == severity for f in explained.findings)) for severity in _FAULTS
     ]
     wrong = [f"{count} {severity}" for severity, count in counts if count]
     if wrong:
-        return f"{', '.join(wrong)}, {told}."
-    return f"All is well with {_subject(scope)}, {told}."
+        return f"{', '.join(wrong)}, {source}."
+    return f"All is well with {_subject(scope)}, {source}."
 
 
 def _subject(scope: Scope) -> str:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.completion import complete_topic
+from tidelog.cli.completion import leaders_argument, partitions_argument
 from tidelog.cli.exit_status import EPILOG, ExitStatus, status_of_results
-from tidelog.cli.operating.beginning import in_doubt
+from tidelog.cli.operating.beginning import traced_change
 from tidelog.cli.operating.documents import leader_document
 from tidelog.cli.operating.help_epilog import ERROR_FIELDS, help_epilog
 from tidelog.cli.operating.options import MutationOptions, shared_options
-from tidelog.cli.operating.plan_view import leader_lines
+from tidelog.cli.operating.plan_view import write_leaders
 from tidelog.cli.operating.targets import parse_leaders, parse_selection
 from tidelog.cli.output import write_json, write_line, write_note
 from tidelog.cli.session import Session, ending_with_a_status
-from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import LeaderChange
     from tidelog.client import Admin
 
 app = typer.Typer(
-    no_args_is_help=True, epilog=EPILOG, help="Let preferred or chosen replicas lead."
+    no_args_is_help=True, epilog=EPILOG, help="Elect preferred or chosen replicas as leaders."
 )
 
 _JSON = (
@@ -47,13 +45,7 @@ def elect_preferred(
     session: Session,
     options: MutationOptions,
     targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TOPIC[/PARTITION]",
-            help="Which partitions. Default: all of all topics.",
-            show_default=False,
-            autocompletion=complete_topic,
-        ),
+        list[str] | None, partitions_argument("Partitions to elect leaders for. Default: all.")
     ] = None,
 ) -> None:
     """Elect the preferred replicas as leaders.
@@ -69,10 +61,11 @@ def elect_preferred(
     with ending_with_a_status(as_json=session.as_json):
         selection = parse_selection(targets or [])
 
-    def ask(admin: Admin) -> Awaitable[list[LeaderChange]]:
+    def elect(admin: Admin) -> Awaitable[list[LeaderChange]]:
         return admin.elect_preferred_leaders(selection, options.timeout_ms, dry_run=options.dry_run)
 
-    session.run(lambda: _change(session, options, ask, "Every partition has its preferred leader."))
+    unchanged = "Every partition has its preferred leader."
+    session.run(lambda: _change(session, options, elect, unchanged))
 
 
 @app.command(epilog=help_epilog("tidelog leaders move sea/3=2 sea/4=1", json=_JSON))
@@ -81,12 +74,7 @@ def move(
     session: Session,
     options: MutationOptions,
     leaders: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TOPIC/PARTITION=BROKER",
-            help="Which replica is to lead a partition.",
-            autocompletion=complete_topic,
-        ),
+        list[str], leaders_argument("The replica to elect as a partition's leader.")
     ],
 ) -> None:
     """Elect chosen replicas as leaders, and make them the preferred ones.
@@ -97,33 +85,29 @@ def move(
     with ending_with_a_status(as_json=session.as_json):
         chosen = parse_leaders(leaders)
 
-    def ask(admin: Admin) -> Awaitable[list[LeaderChange]]:
+    def elect(admin: Admin) -> Awaitable[list[LeaderChange]]:
         return admin.move_leaders(chosen, options.timeout_ms, dry_run=options.dry_run)
 
-    session.run(lambda: _change(session, options, ask, "Nothing had to change."))
+    session.run(lambda: _change(session, options, elect, "Nothing had to change."))
 
 
 async def _change(
     session: Session,
     options: MutationOptions,
-    ask: Callable[[Admin], Awaitable[list[LeaderChange]]],
-    when_nothing: str,
+    elect: Callable[[Admin], Awaitable[list[LeaderChange]]],
+    unchanged: str,
 ) -> ExitStatus:
     async with await options.admin(session) as admin:
-        with admin.traced() as trace_id:
-            try:
-                changes = await ask(admin)
-            except TidelogError as error:
-                raise in_doubt(error) from error
+        with traced_change(admin) as trace_id:
+            changes = await elect(admin)
     if session.as_json:
         partitions = [leader_document(change) for change in changes]
-        told = {"trace_id": None if options.dry_run else trace_id}
-        write_json({"dry_run": options.dry_run, "partitions": partitions} | told)
-    elif not changes:
-        write_line(when_nothing)
+        trace = {"trace_id": None if options.dry_run else trace_id}
+        write_json({"dry_run": options.dry_run, "partitions": partitions} | trace)
+    elif changes:
+        write_leaders(changes)
     else:
-        for line in leader_lines(changes, on_terminal=sys.stdout.isatty()):
-            write_line(line)
+        write_line(unchanged)
     if options.dry_run and not session.as_json:
         write_note("This is a dry run: nothing was changed.")
     return status_of_results(change.error for change in changes)

@@ -59,7 +59,7 @@ class LineSender:
         self._partition = partition
         self._key_separator = key_separator
         self._tally = tally
-        self._settled = asyncio.Event()
+        self._answered = asyncio.Event()
 
     async def send(self, lines: Sequence[Line]) -> None:
         """Sends lines, and waits only for buffer space. Errors of lines are recorded in the tally.
@@ -71,14 +71,14 @@ class LineSender:
             if not in_bulk or not await self._send_bulk(numbers, records):
                 await self._send_singly(numbers, records)
 
-    async def settled(self) -> None:
+    async def wait_for_outcomes(self) -> None:
         """Waits until the tally has the outcome of every line."""
         await self._wait_for(lambda: not self._tally.in_flight)
 
     async def _wait_for(self, reached: Callable[[], bool]) -> None:
         while not reached():
-            self._settled.clear()
-            await self._settled.wait()
+            self._answered.clear()
+            await self._answered.wait()
 
     def _sendable(self, lines: Sequence[Line]) -> tuple[list[int], list[KeyedValue]]:
         numbers: list[int] = []
@@ -131,20 +131,20 @@ class LineSender:
         return True
 
     def _follow_one(self, delivery: asyncio.Future[Delivery], number: int, size_bytes: int) -> None:
-        def settled(done: asyncio.Future[Delivery]) -> None:
+        def answered(done: asyncio.Future[Delivery]) -> None:
             error = done.exception()
             if error is None:
                 self._tally.delivered_more(1, size_bytes)
             else:
                 self._tally.failed(number, number, 1, error)
-            self._settled.set()
+            self._answered.set()
 
-        delivery.add_done_callback(settled)
+        delivery.add_done_callback(answered)
 
     def _follow_batches(
         self, delivery: BatchDelivery, first: int, last: int, count: int, size_bytes: int
     ) -> None:
-        def settled(done: asyncio.Future[list[BatchReport | BaseException]]) -> None:
+        def answered(done: asyncio.Future[list[BatchReport | BaseException]]) -> None:
             outcomes = done.result()
             errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
             delivered = sum(o.record_count for o in outcomes if isinstance(o, BatchReport))
@@ -152,6 +152,6 @@ class LineSender:
             self._tally.delivered_more(delivered, size_bytes * delivered // count)
             if errors:
                 self._tally.failed(first, last, count - delivered, errors[0])
-            self._settled.set()
+            self._answered.set()
 
-        asyncio.gather(*delivery.batches, return_exceptions=True).add_done_callback(settled)
+        asyncio.gather(*delivery.batches, return_exceptions=True).add_done_callback(answered)

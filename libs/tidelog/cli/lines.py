@@ -23,7 +23,7 @@ class KeyedValue(NamedTuple):
 
 
 class LineError(Exception):
-    """A line cannot become a record; the message says why."""
+    """A line cannot become a record; the message has the reason."""
 
 
 class LineSplitter:

@@ -116,7 +116,7 @@ def check_segments(segments: Sequence[Path], advance: Callable[[int], None]) -> 
     for segment in segments:
         named = _named_offset(segment)
         if named is not None and following is not None and named != following:
-            reason = f"the name says offset {named} where {following} follows"
+            reason = f"the file name has offset {named} where {following} follows"
             tally.blame(segment, 0, 0, reason)
         following = named
         for frame in walk_segment(segment, tally, with_records=True):

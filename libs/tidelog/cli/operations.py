@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.completion import OperationArgument, complete_running_operation
+from tidelog.cli.completion import OperationArgument, RunningOperationArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus
-from tidelog.cli.operating.beginning import OperationSpec, in_doubt, run_operation, tell_end
-from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, notes_on_terminal
+from tidelog.cli.operating.beginning import OperationSpec, follow_to_end, in_doubt, run_operation
+from tidelog.cli.operating.consent import check_can_confirm, confirms, declined, notes_on_terminal
 from tidelog.cli.operating.documents import operation_document, plan_document, progress_document
 from tidelog.cli.operating.help_epilog import (
     BEGUN_FIELDS,
@@ -26,14 +26,14 @@ from tidelog.cli.operating.operation_view import (
     progress_text,
     state_text,
 )
-from tidelog.cli.operating.options import MutationOptions, shared_options
-from tidelog.cli.operating.plan_view import MAX_MOVES_ASKED, move_lines
+from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
+from tidelog.cli.operating.plan_view import MAX_MOVES_CONFIRMED, move_lines
 from tidelog.cli.operating.watching import (
-    USUAL_INTERVAL_SECONDS,
+    DEFAULT_INTERVAL_SECONDS,
     JsonView,
     now_ms,
+    opened_view,
     status_of_end,
-    view_for_people,
 )
 from tidelog.cli.operating.watching import watch as watch_operation
 from tidelog.cli.output import (
@@ -45,8 +45,13 @@ from tidelog.cli.output import (
     write_note,
     write_table,
 )
-from tidelog.cli.seconds import MOST_SECONDS, seconds_up_to
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    seconds_option,
+    session_of,
+)
 from tidelog.errors import TidelogError
 from tidelog.phrases import plural
 
@@ -107,7 +112,7 @@ def list_(
     options: MutationOptions,
     state: Annotated[
         list[OperationState] | None,
-        typer.Option("--state", help="Only of this state; may be repeated.", show_default=False),
+        typer.Option("--state", help="Only in this state; may be repeated.", show_default=False),
     ] = None,
     kind: Annotated[
         list[OperationKind] | None,
@@ -137,7 +142,7 @@ def describe(session: Session, options: MutationOptions, operation_id: Operation
         "tidelog operations moves grow --state active",
         json="a list; of each: move [topic, topic_id, partition, original, target], state "
         "(waiting, active, done, dropped), waits_for (ids of replicas that are to be in sync), "
-        "bytes_to_copy, bytes_copied (null: nothing is copied, or nobody has told).",
+        "bytes_to_copy, bytes_copied (null: nothing is copied, or no leader has reported it).",
     )
 )
 @shared_options("timeout")
@@ -147,7 +152,7 @@ def moves(
     operation_id: OperationArgument,
     state: Annotated[
         list[MoveState] | None,
-        typer.Option("--state", help="Only of this state; may be repeated.", show_default=False),
+        typer.Option("--state", help="Only in this state; may be repeated.", show_default=False),
     ] = None,
 ) -> None:
     """Show each move, and the replicas that it waits for."""
@@ -166,21 +171,12 @@ def watch(
     operation_id: OperationArgument,
     interval: Annotated[
         float,
-        typer.Option(
-            "--interval",
-            metavar="SECONDS",
-            callback=seconds_up_to(MAX_INTERVAL_SECONDS),
-            help="Between looks.",
-        ),
-    ] = USUAL_INTERVAL_SECONDS,
+        seconds_option("--interval", "Time between two requests.", MAX_INTERVAL_SECONDS),
+    ] = DEFAULT_INTERVAL_SECONDS,
     timeout: Annotated[
         float | None,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            callback=seconds_up_to(MOST_SECONDS),
-            show_default=False,
-            help="Give up after this long, with exit status 5. Default: when it has ended.",
+        seconds_option(
+            "--timeout", "Stop after this time, with exit status 5. Default: when it has ended."
         ),
     ] = None,
     bootstrap: BootstrapOption = None,
@@ -200,7 +196,8 @@ def watch(
         "tidelog operations cancel grow --dry-run",
         "tidelog operations cancel grow --yes --watch",
         json=(
-            "dry_run, operation (null in a dry run), plan (null unless a dry run: what goes back).",
+            "dry_run, operation (null in a dry run), plan (of the rollback; null unless a dry "
+            "run).",
             f"Of operation: {OPERATION_FIELDS}",
             f"Of {PLAN_FIELDS}",
         ),
@@ -208,22 +205,13 @@ def watch(
 )
 @shared_options("dry_run", "yes", "watch", "requested_by", "expected_revision", "timeout")
 def cancel(
-    session: Session,
-    options: MutationOptions,
-    operation_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="OPERATION",
-            help="Id of the operation.",
-            autocompletion=complete_running_operation,
-        ),
-    ],
+    session: Session, options: MutationOptions, operation_id: RunningOperationArgument
 ) -> None:
     """Stop an operation.
 
-    Moves that have not begun never begin, and active moves go back. Moves that are done stay;
-    operations reverse moves them back, too. No committed record is lost: a move that can only go
-    back once a replica has caught up delays the cancellation.
+    Waiting moves are dropped, and active moves are rolled back. Moves that are done stay;
+    operations reverse moves them back, too. No committed record is lost: a move that can only be
+    rolled back once a replica has caught up delays the cancellation.
     """
     session.run(lambda: _cancel(session, options, operation_id))
 
@@ -235,9 +223,7 @@ def cancel(
         json=BEGUN_FIELDS,
     )
 )
-@shared_options(
-    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
-)
+@operation_options
 def reverse(
     session: Session,
     options: MutationOptions,
@@ -298,14 +284,14 @@ async def _moves(
 ) -> None:
     async with await options.admin(session) as admin:
         found = await admin.operation_moves(operation_id)
-    wanted = [move for move in found if not states or move.state in states]
+    selected = [move for move in found if not states or move.state in states]
     if session.as_json:
-        write_json([progress_document(move) for move in wanted])
-    elif not wanted:
+        write_json([progress_document(move) for move in selected])
+    elif not selected:
         write_note("There are no such moves.")
     else:
         columns = ("partition", "replicas", "then", "state", "waits for", "copied")
-        write_table(columns, [_move_row(move) for move in wanted])
+        write_table(columns, [_move_row(move) for move in selected])
 
 
 def _move_row(progress: MoveProgress) -> tuple[object, ...]:
@@ -326,30 +312,25 @@ async def _watch(
     session: Session, operation_id: str, interval: float, timeout: float | None
 ) -> ExitStatus:
     async with await session.admin() as admin:
-        if session.as_json:
+        with opened_view(JsonView() if session.as_json else None) as view:
             ended = await watch_operation(
-                admin, operation_id, JsonView(), interval_seconds=interval, timeout_seconds=timeout
+                admin, operation_id, view, interval_seconds=interval, timeout_seconds=timeout
             )
-        else:
-            with view_for_people() as view:
-                ended = await watch_operation(
-                    admin, operation_id, view, interval_seconds=interval, timeout_seconds=timeout
-                )
     return status_of_end(ended)
 
 
 async def _cancel(session: Session, options: MutationOptions, operation_id: str) -> ExitStatus:
     async with await options.admin(session) as admin:
-        stands = await admin.describe_operation(operation_id)
-        check_can_be_asked(session, options, f"operation {operation_id} would be cancelled")
-        if options.dry_run or not (options.yes or stands.state in ("cancelling", "cancelled")):
+        current = await admin.describe_operation(operation_id)
+        check_can_confirm(session, options, f"operation {operation_id} would be cancelled")
+        if options.dry_run or not (options.yes or current.state in ("cancelling", "cancelled")):
             plan = await admin.plan_cancellation(
                 operation_id, expected_revision=options.expected_revision
             )
             if options.dry_run:
-                _show_cancellation(session, stands, plan)
+                _show_cancellation(session, current, plan)
                 return ExitStatus.DONE
-            if not agrees(_going_back(stands, plan, on_terminal=notes_on_terminal())):
+            if not confirms(_rollback_lines(current, plan, on_terminal=notes_on_terminal())):
                 return declined(session, "Nothing was cancelled.")
         try:
             operation = await admin.cancel_operation(
@@ -359,13 +340,13 @@ async def _cancel(session: Session, options: MutationOptions, operation_id: str)
             raise in_doubt(error) from error
         status = ExitStatus.DONE
         if options.watch and not operation.has_ended:
-            operation, status = await tell_end(session, admin, operation_id, "cancelled")
+            operation, status = await follow_to_end(session, admin, operation_id, "cancelled")
     if session.as_json:
         document = operation_document(operation)
         write_json({"dry_run": False, "operation": document, "plan": None})
     else:
-        told = progress_text(operation.progress)
-        write_line(f"Operation {operation_id} is {state_text(operation)}; {told}.")
+        progress = progress_text(operation.progress)
+        write_line(f"Operation {operation_id} is {state_text(operation)}; {progress}.")
     return status
 
 
@@ -375,25 +356,25 @@ def _show_cancellation(session: Session, operation: Operation, plan: Plan) -> No
     if session.as_json:
         write_json({"dry_run": True, "operation": None, "plan": plan_document(plan)})
         return
-    for line in _going_back(operation, plan, on_terminal=sys.stdout.isatty(), max_moves=None):
+    for line in _rollback_lines(operation, plan, on_terminal=sys.stdout.isatty(), max_moves=None):
         write_line(line)
     write_note("This is a dry run: nothing was changed.")
 
 
-def _going_back(
+def _rollback_lines(
     operation: Operation,
     plan: Plan,
     *,
     on_terminal: bool,
-    max_moves: int | None = MAX_MOVES_ASKED,
+    max_moves: int | None = MAX_MOVES_CONFIRMED,
 ) -> list[str]:
     progress = operation.progress
     waiting = progress.moves - progress.moves_done - progress.moves_active - progress.moves_dropped
     lines = [
         f"Of operation {operation.operation_id} ({operation.kind}), "
-        f"{plural(progress.moves_done, 'move')} done would stay, "
-        f"{plural(len(plan.moves), 'move')} under way would go back, and "
-        f"{plural(max(0, waiting), 'move')} would never begin.",
+        f"{plural(progress.moves_done, 'completed move')} would stay, "
+        f"{plural(len(plan.moves), 'active move')} would be rolled back, and "
+        f"{plural(max(0, waiting), 'waiting move')} would be dropped.",
         *(f"Warning: {warning}" for warning in plan.warnings),
     ]
     if plan.moves:

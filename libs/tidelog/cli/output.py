@@ -27,7 +27,7 @@ _TABS_AND_NEWLINES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 def bytes_fields(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Returns a field with text as it is, or in base64 with a second field that says so.
+    """Returns a field with text as it is, or in base64 with a second field for the encoding.
 
     >>> bytes_fields("key", b"north")
     {'key': 'north'}

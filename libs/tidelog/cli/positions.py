@@ -6,21 +6,13 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidelog.model import OffsetPosition
+
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _RELATIVE = re.compile(r"-(\d+)([smhd])")
 # More digits than any valid offset or age in milliseconds has.
 _MAX_DIGITS = 18
 _TIME_PREFIX = "time:"
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +27,7 @@ class AtTime:
     timestamp_ms: int
 
 
-Position = Beginning | End | AtOffset | AtTime
+Position = OffsetPosition | AtOffset | AtTime
 
 
 def parse_position(text: str, now_ms: int) -> Position:
@@ -49,23 +41,23 @@ def parse_position(text: str, now_ms: int) -> Position:
     AtTime(timestamp_ms=2000)
     """
     if text == "beginning":
-        return Beginning()
+        return OffsetPosition.EARLIEST
     if text == "end":
-        return End()
+        return OffsetPosition.LATEST
     if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
         return AtOffset(int(text))
-    wanted = text.removeprefix(_TIME_PREFIX)
-    relative = _RELATIVE.fullmatch(wanted)
+    time = text.removeprefix(_TIME_PREFIX)
+    relative = _RELATIVE.fullmatch(time)
     if relative and len(relative[1]) <= _MAX_DIGITS:
         return AtTime(max(0, now_ms - int(relative[1]) * _UNIT_MS[relative[2]]))
     if text.startswith(_TIME_PREFIX):
         try:
-            return AtTime(max(0, round(datetime.fromisoformat(wanted).timestamp() * 1000)))
+            return AtTime(max(0, round(datetime.fromisoformat(time).timestamp() * 1000)))
         except (ValueError, OverflowError, OSError):
             raise ValueError(
-                f"{wanted!r} is no time; write it as in time:2026-01-31T08:30:00Z or time:-5m"
+                f"{time!r} is not a time; write it as in time:2026-01-31T08:30:00Z or time:-5m"
             ) from None
     raise ValueError(
-        f"{text!r} is no position; it is beginning, end, an offset such as 17, "
+        f"{text!r} is not a position; it is beginning, end, an offset such as 17, "
         "time:2026-01-31T08:30:00Z, or an age such as -5m (s, m, h, d)"
     )

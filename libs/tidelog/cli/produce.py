@@ -16,8 +16,14 @@ from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.lines import Line, LineSplitter
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
-from tidelog.cli.seconds import MOST_SECONDS, seconds_up_to
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, separator_from, session_of
+from tidelog.cli.session import (
+    BootstrapOption,
+    JsonOption,
+    Session,
+    seconds_option,
+    separator_from,
+    session_of,
+)
 from tidelog.errors import unknown_partition
 from tidelog.model import MAX_INT32, Acks, Codec
 from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
@@ -67,7 +73,7 @@ _FileOption = Annotated[
         dir_okay=False,
         readable=True,
         show_default=False,
-        help="Read lines from here instead of stdin.",
+        help="Read lines from this file instead of stdin.",
     ),
 ]
 _PartitionOption = Annotated[
@@ -78,17 +84,11 @@ _PartitionOption = Annotated[
         min=0,
         max=MAX_INT32,
         show_default=False,
-        help="Default: by the key; without one, in turn.",
+        help="Default: by the key; records without a key use the partitions in turn.",
     ),
 ]
 _TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        callback=seconds_up_to(MOST_SECONDS),
-        help="How long a batch is tried.",
-    ),
+    float, seconds_option("--timeout", "How long the delivery of a batch is retried.")
 ]
 _KeySeparatorOption = Annotated[
     str | None,
@@ -96,7 +96,7 @@ _KeySeparatorOption = Annotated[
         "--key-separator",
         "-k",
         show_default=False,
-        help="What stands before it in a line is the key; \\t is a tab.",
+        help="The part of a line before this is the key; \\t is a tab.",
     ),
 ]
 _ProducerNameOption = Annotated[
@@ -105,14 +105,14 @@ _ProducerNameOption = Annotated[
         "--producer-name",
         metavar="NAME",
         show_default=False,
-        help="Only one producer at a time may hold it; whoever takes it over ends the others.",
+        help="Only one producer at a time may use it; a new one fences the others.",
     ),
 ]
 _IdempotenceOption = Annotated[
     bool,
     typer.Option(
         "--idempotence/--no-idempotence",
-        help="With --acks all: what is sent again is written once, and in order.",
+        help="With --acks all: a batch that is sent again is written once, and in order.",
     ),
 ]
 
@@ -125,16 +125,14 @@ def produce(
     partition: _PartitionOption = None,
     acks: Annotated[
         AcksChoice,
-        typer.Option("--acks", help="Who must have a record: nobody, the leader, all in sync."),
+        typer.Option("--acks", help="Replicas that must have a record: none, leader, all in sync."),
     ] = AcksChoice.ALL,
     compression: Annotated[
         CodecChoice, typer.Option("--compression", help="How batches are compressed.")
     ] = CodecChoice.NONE,
     batch_bytes: Annotated[
         int,
-        typer.Option(
-            "--batch-bytes", min=1, max=MAX_INT32, help="A batch is sent when it has this much,"
-        ),
+        typer.Option("--batch-bytes", min=1, max=MAX_INT32, help="Size at which a batch is sent."),
     ] = 64 << 10,
     linger_ms: Annotated[
         int,
@@ -142,7 +140,7 @@ def produce(
             "--linger-ms",
             min=0,
             max=MAX_LINGER_MS,
-            help="or has waited this long (at most 100 ms longer while its leader owes an answer).",
+            help="Longest wait of a smaller batch (100 ms more until its leader has answered).",
         ),
     ] = 5,
     timeout: _TimeoutOption = 120.0,
@@ -164,7 +162,7 @@ def produce(
     session = session_of(context, bootstrap, as_json)
     if producer_name is not None and (_ACKS[acks] is not Acks.ALL or not idempotence):
         raise typer.BadParameter(
-            "a name is for an idempotent producer: leave out --acks and --no-idempotence",
+            "a name needs an idempotent producer: leave out --acks and --no-idempotence",
             param_hint="--producer-name",
         )
     timeout_ms = round(timeout * 1000)
@@ -181,7 +179,7 @@ def produce(
             "delivery_timeout_ms": timeout_ms,
             "idempotent": None if idempotence else False,
             "producer_name": producer_name,
-            # A longer request would delay the verdict beyond the timeout.
+            # A longer request would delay the outcome beyond the timeout.
             "request_timeout_ms": min(REQUEST_TIMEOUT_MS, timeout_ms),
         },
     )
@@ -222,7 +220,7 @@ async def _produce(session: Session, request: ProduceRequest) -> ExitStatus:
                 )
                 interrupted = await _send_lines(_lines(read, advance), sender, tally)
                 await producer.flush()
-                await sender.settled()
+                await sender.wait_for_outcomes()
     seconds = (clock.monotonic_ms() - started_ms) / 1000
     _report(session, request, tally, seconds)
     if interrupted:
@@ -290,8 +288,8 @@ def _report(session: Session, request: ProduceRequest, tally: ProduceTally, seco
         write_error("\n".join(report))
         if tally.stopped:
             write_note(
-                f"Stopped; to go on, begin again at line {tally.first_unsent:,}. Some lines from "
-                "there on may have been delivered, and would be a second time."
+                f"Stopped; to continue, start again at line {tally.first_unsent:,}. Some lines "
+                "from there on may have been delivered, and would be written twice."
             )
     acknowledged = request.acks is not Acks.NONE
     if not session.as_json:

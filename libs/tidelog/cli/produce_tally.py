@@ -16,7 +16,7 @@ MAX_NAMED_FAILURES = 10
 NO_RECORD = "not a record"
 
 # Errors of a line, or of its batch. The following lines may still succeed.
-_GO_ON = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
+_ERRORS_OF_LINES = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
 
 
 class UnsentLines(NamedTuple):
@@ -69,7 +69,7 @@ class ProduceTally:
             self.named.append(UnsentLines(first, last, count, str(error)))
         self.kinds[error.code.name if isinstance(error, TidelogError) else NO_RECORD] += count
         if isinstance(error, TidelogError):
-            self.stopped = self.stopped or error.code not in _GO_ON
+            self.stopped = self.stopped or error.code not in _ERRORS_OF_LINES
         # The worst status counts: an unknown outcome is worse than a rejection.
         self.status = max(self.status, status_of(error))
 

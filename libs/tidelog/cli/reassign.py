@@ -13,7 +13,7 @@ from tidelog.cli.completion import complete_topic
 from tidelog.cli.exit_status import UsageError
 from tidelog.cli.operating.beginning import OperationSpec, run_operation
 from tidelog.cli.operating.documents import begun_document
-from tidelog.cli.operating.options import MutationOptions, shared_options
+from tidelog.cli.operating.options import MutationOptions, operation_options
 from tidelog.cli.output import write_json, write_line
 from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.phrases import plural
@@ -27,9 +27,7 @@ MAX_MOVES = 100_000
 MAX_FILE_BYTES = 64 << 20
 
 
-@shared_options(
-    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
-)
+@operation_options
 def reassign(
     session: Session,
     options: MutationOptions,
@@ -37,7 +35,7 @@ def reassign(
         list[str] | None,
         typer.Argument(
             metavar="TOPIC/PARTITION=BROKER,…",
-            help="The replicas that a partition is to have, the preferred leader first.",
+            help="New replicas of a partition, the preferred leader first.",
             show_default=False,
             autocompletion=complete_topic,
         ),
@@ -64,13 +62,13 @@ def reassign(
     exactly as shown, or rejected if a partition has changed since.
     """
     with ending_with_a_status(as_json=session.as_json):
-        wanted = read_moves(moves or [], file)
-    if not wanted:
-        _tell_of_no_moves(session, dry_run=options.dry_run)
+        given = read_moves(moves or [], file)
+    if not given:
+        _report_no_moves(session, dry_run=options.dry_run)
         return
     spec = OperationSpec(
-        lambda admin: partial(admin.reassign, wanted),
-        f"{plural(len(wanted), 'partition')} would be moved",
+        lambda admin: partial(admin.reassign, given),
+        f"{plural(len(given), 'partition')} would be moved",
     )
     session.run(lambda: run_operation(session, options, spec))
 
@@ -81,28 +79,28 @@ def read_moves(words: list[str], file: str | None) -> list[Move]:
     from tidelog.cli.operating.move_files import parse_moves
     from tidelog.cli.operating.targets import parse_move
 
-    wanted = [parse_move(word) for word in words]
+    moves = [parse_move(word) for word in words]
     if file is not None:
         source = "stdin" if file == STDIN else file
-        wanted += parse_moves(_text_of(file, source), source)
-    if not wanted and file is None:
+        moves += parse_moves(_text_of(file, source), source)
+    if not moves and file is None:
         raise UsageError("no moves are named; name them as sea/0=4,2, or in a file with --file")
-    if len(wanted) > MAX_MOVES:
+    if len(moves) > MAX_MOVES:
         raise UsageError(
-            f"{len(wanted):,} moves are named; an operation has at most {MAX_MOVES:,}: make "
-            "several of them"
+            f"{len(moves):,} moves are named; an operation has at most {MAX_MOVES:,}: split them "
+            "into several operations"
         )
-    return wanted
+    return moves
 
 
-def _tell_of_no_moves(session: Session, *, dry_run: bool) -> None:
+def _report_no_moves(session: Session, *, dry_run: bool) -> None:
     from tidelog.admin_messages import AcceptedOperation, Plan
 
     if session.as_json:
         nothing = AcceptedOperation(None, Plan((), 0, 0, 0, None, ()))
         write_json(begun_document(nothing, dry_run=dry_run))
     else:
-        write_line("The file holds no moves: nothing was begun.")
+        write_line("The file contains no moves: nothing was started.")
 
 
 def _text_of(file: str, source: str) -> str:
@@ -112,18 +110,14 @@ def _text_of(file: str, source: str) -> str:
         with Path(file).open("rb") as opened:
             content = opened.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
-        raise UsageError(f"{source} is larger than {MAX_FILE_BYTES:,} bytes; make it several files")
+        raise UsageError(f"{source} is larger than {MAX_FILE_BYTES:,} bytes; split it")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{source} is no text in UTF-8 ({error}); {source} cannot be read"
-        ) from None
+        raise UsageError(f"{source} is not text in UTF-8 ({error})") from None
 
 
-@shared_options(
-    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
-)
+@operation_options
 def rebalance(session: Session, options: MutationOptions) -> None:
     """Spread all partitions evenly, with as few moves as possible.
 

@@ -25,7 +25,7 @@ class RecordFormat(enum.StrEnum):
 
 def record_document(record: Record) -> dict[str, Any]:
     """Returns a record as a document. Bytes that are not UTF-8 are in base64, with a field
-    `…_encoding` that says so."""
+    `…_encoding`."""
     return {
         "topic": record.topic,
         "partition": record.partition,

@@ -9,26 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.completion import complete_topic
+from tidelog.cli.completion import leaders_argument, partitions_argument
 from tidelog.cli.exit_status import EPILOG, ExitStatus, UsageError, status_of_results
-from tidelog.cli.operating.beginning import in_doubt
+from tidelog.cli.operating.beginning import traced_change
 from tidelog.cli.operating.consent import (
-    check_can_be_asked,
+    check_can_confirm,
+    confirms_by_name,
     declined,
     notes_on_terminal,
-    types_its_name,
 )
 from tidelog.cli.operating.documents import Document, error_document
 from tidelog.cli.operating.help_epilog import ERROR_FIELDS, help_epilog
 from tidelog.cli.operating.options import MutationOptions, shared_options
-from tidelog.cli.operating.recovery_view import MAX_LOOK_MS, price_text, recovery_lines
+from tidelog.cli.operating.recovery_view import MAX_DESCRIBE_MS, choice_text, recovery_lines
 from tidelog.cli.operating.targets import parse_leaders, parse_selection
-from tidelog.cli.output import (
-    write_error,
-    write_json,
-    write_line,
-    write_note,
-)
+from tidelog.cli.output import write_error, write_json, write_line, write_note
 from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
@@ -38,14 +33,16 @@ if TYPE_CHECKING:
     from tidelog.client import Admin
 
 app = typer.Typer(
-    no_args_is_help=True, epilog=EPILOG, help="Choose leaders where the good ones are lost."
+    no_args_is_help=True,
+    epilog=EPILOG,
+    help="Elect leaders for partitions that lost all in-sync replicas.",
 )
 
 _RECOVERY = (
     "topic, topic_id, partition, revision, last_known (ids of brokers), waits_for, survivors "
     "[broker_id, described, problem, last_epoch (-1: an empty log), log_start_offset, "
-    "log_end_offset, high_watermark (null: it did not tell), whole, lost_records (null: nobody "
-    "can tell)]"
+    "log_end_offset, high_watermark (null: not reported), whole (it is intact), lost_records "
+    "(null: not known)]"
 )
 
 
@@ -62,12 +59,7 @@ def describe(
     options: MutationOptions,
     targets: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TOPIC[/PARTITION]",
-            help="Which partitions. Default: all that have no leader.",
-            show_default=False,
-            autocompletion=complete_topic,
-        ),
+        partitions_argument("Partitions to describe. Default: all without a leader."),
     ] = None,
 ) -> None:
     """Show what each choice of a leader would lose.
@@ -94,12 +86,7 @@ def choose(
     session: Session,
     options: MutationOptions,
     leaders: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TOPIC/PARTITION=BROKER",
-            help="Which replica is to lead; partitions of one topic.",
-            autocompletion=complete_topic,
-        ),
+        list[str], leaders_argument("The replica to elect; partitions of one topic.")
     ],
 ) -> None:
     """Elect chosen replicas of partitions without a leader, whatever is lost.
@@ -121,7 +108,7 @@ def _of_one_topic(words: Sequence[str]) -> tuple[str, dict[int, int]]:
     if len(topics) > 1:
         raise UsageError(
             f"partitions of {len(topics)} topics are named ({', '.join(topics)}); choose for one "
-            "topic at a time, since its name is asked for"
+            "topic at a time, since you confirm by its name"
         )
     return topics[0], {name.partition: leader for name, leader in leaders.items()}
 
@@ -132,11 +119,11 @@ async def _describe(
     async with await options.admin(session) as admin:
         found: list[Recovery] = []
         for topic, numbers in (selection or {"": ()}).items():
-            found += await _looked(admin, options, topic, numbers)
+            found += await _query(admin, options, topic, numbers)
     if session.as_json:
         write_json([asdict(recovery) for recovery in found])
     elif not found:
-        write_line("Every partition that is meant has a leader.")
+        write_line("Every selected partition has a leader.")
     else:
         for recovery in found:
             for line in recovery_lines(recovery, on_terminal=sys.stdout.isatty()):
@@ -144,19 +131,19 @@ async def _describe(
             write_line()
         first = found[0]
         write_note(
-            "To let a replica lead, whatever is lost by it: tidelog recovery choose "
+            "To elect a replica, whatever is lost by it: tidelog recovery choose "
             f"{first.topic}/{first.partition}=BROKER"
         )
 
 
-async def _looked(
+async def _query(
     admin: Admin,
     options: MutationOptions,
     topic: str,
     numbers: Sequence[int],
     choices: Sequence[RecoveryChoice] = (),
 ) -> list[Recovery]:
-    timeout_ms = min(options.timeout_ms, MAX_LOOK_MS)
+    timeout_ms = min(options.timeout_ms, MAX_DESCRIBE_MS)
     return await admin.describe_recovery(topic, numbers, timeout_ms, choices=choices)
 
 
@@ -167,9 +154,9 @@ async def _choose(
 
     async with await options.admin(session) as admin:
         # An invalid choice is rejected before the command asks for consent.
-        wanted = [RecoveryChoice(*choice) for choice in sorted(chosen.items())]
-        found = await _looked(admin, options, topic, sorted(chosen), wanted)
-        check_can_be_asked(session, options, f"records of topic {topic!r} may be lost for good")
+        unchecked = [RecoveryChoice(*choice) for choice in sorted(chosen.items())]
+        found = await _query(admin, options, topic, sorted(chosen), unchecked)
+        check_can_confirm(session, options, f"records of topic {topic!r} may be lost for good")
         described = {recovery.partition: recovery for recovery in found}
         if options.dry_run:
             _show_choice(session, topic, chosen, described)
@@ -178,7 +165,7 @@ async def _choose(
         if led:
             await _check_leaders(admin, topic, led, chosen)
         lines = list(_choice_lines(chosen, described, on_terminal=notes_on_terminal()))
-        if described and not options.yes and not types_its_name(lines, topic):
+        if described and not options.yes and not confirms_by_name(lines, topic):
             return declined(session, "Nothing was elected.")
         choices = [
             RecoveryChoice(number, broker_id, described[number].revision)
@@ -186,19 +173,16 @@ async def _choose(
             if number in described
         ]
         results = [RecoveredPartition(number, None) for number in led]
-        with admin.traced() as trace_id:
-            try:
-                if choices:
-                    results += await admin.recover_partitions(
-                        topic, timeout_ms=options.timeout_ms, choices=choices
-                    )
-            except TidelogError as error:
-                raise in_doubt(error) from error
+        with traced_change(admin) as trace_id:
+            if choices:
+                results += await admin.recover_partitions(
+                    topic, timeout_ms=options.timeout_ms, choices=choices
+                )
     document = _choice_document(topic, described) | {
         "results": [{"partition": r.partition, "error": error_document(r.error)} for r in results],
         "trace_id": trace_id,
     }
-    return _tell_results(session, topic, chosen, results, document)
+    return _report_results(session, topic, chosen, results, document)
 
 
 async def _check_leaders(
@@ -215,14 +199,14 @@ async def _check_leaders(
     for number in led:
         leader = leaders.get(number, NO_LEADER)
         if leader != chosen[number]:
-            so = "has not been led yet" if leader == NO_LEADER else f"is led by broker {leader}"
+            state = "has not been led yet" if leader == NO_LEADER else f"is led by broker {leader}"
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
-                f"{topic}/{number} {so}: there is nothing to recover; leave it out",
+                f"{topic}/{number} {state}: there is nothing to recover; leave it out",
             )
 
 
-def _tell_results(
+def _report_results(
     session: Session,
     topic: str,
     chosen: Mapping[int, int],
@@ -267,5 +251,5 @@ def _choice_lines(
 ) -> Iterator[str]:
     for number, recovery in sorted(described.items()):
         yield from recovery_lines(recovery, on_terminal=on_terminal)
-        yield price_text(recovery, chosen[number])
+        yield choice_text(recovery, chosen[number])
         yield ""

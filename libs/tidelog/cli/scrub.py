@@ -27,13 +27,13 @@ def scrub(
     session: Session,
     options: MutationOptions,
     broker_ids: Annotated[
-        list[int] | None, typer.Argument(help="Of which brokers. Default: all that run.")
+        list[int] | None, typer.Argument(help="Ids of brokers. Default: all that run.")
     ] = None,
     full_rate: Annotated[
-        bool, typer.Option("--full-rate", help="Without pauses, as fast as the disk reads.")
+        bool, typer.Option("--full-rate", help="Check without pauses, as fast as the disk reads.")
     ] = False,
     status: Annotated[
-        bool, typer.Option("--status", help="Show how far the check is, and begin none.")
+        bool, typer.Option("--status", help="Show the progress, and begin no pass.")
     ] = False,
 ) -> None:
     """Check every batch on the disks of brokers.
@@ -43,9 +43,7 @@ def scrub(
     compared, too: DIVERGED counts the offset ranges in which two replicas differ.
     """
     if full_rate and status:
-        raise typer.BadParameter(
-            "begins a pass, and --status begins none", param_hint="--full-rate"
-        )
+        raise typer.BadParameter("give one of --full-rate and --status", param_hint="--full-rate")
     session.run(
         lambda: _scrub(session, options, broker_ids or [], begin=not status, full_rate=full_rate)
     )
@@ -77,7 +75,7 @@ async def _scrub(
     columns = ("broker", "pass", "checked", "last pass ended", "damage found", "diverged")
     write_table(columns, [_row(broker_id, state) for broker_id, state in found.items()])
     if begin:
-        write_note("Watch it with: tidelog brokers scrub --status")
+        write_note("To see the progress: tidelog brokers scrub --status")
 
 
 def _row(broker_id: int, state: ScrubProgress) -> tuple[object, ...]:

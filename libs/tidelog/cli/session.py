@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli.connection import Bootstrap, check_somebody_listens, find_bootstrap
+from tidelog.cli.connection import Bootstrap, check_any_listens, find_bootstrap
 from tidelog.cli.exit_status import (
     ClusterUnreachableError,
     ExitStatus,
@@ -23,9 +23,9 @@ from tidelog.cli.exit_status import (
     UsageError,
     status_of,
 )
+from tidelog.cli.json_errors import json_error
 from tidelog.cli.lines import parse_separator
 from tidelog.cli.output import write_error, write_json
-from tidelog.cli.refusals import refusal_document
 from tidelog.cli.streams import stop_writing
 from tidelog.errors import TidelogError
 
@@ -42,14 +42,17 @@ BootstrapOption = Annotated[
         "--bootstrap",
         metavar="HOST:PORT,…",
         show_default=False,
-        help="Brokers to begin with. Default: $TIDELOG_BOOTSTRAP, else the local cluster's "
-        ".tidelog/cluster.json here or above, else the usual ports of this machine.",
+        help="Brokers to connect to first. Default: $TIDELOG_BOOTSTRAP, else the local cluster's "
+        ".tidelog/cluster.json here or above, else the default ports of this machine.",
     ),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON instead of text; of an error, too.")
+    bool, typer.Option("--json", help="Print JSON instead of text, also for errors.")
 ]
 
+LEAST_SECONDS = 0.1
+# A month: no command waits longer, and all clocks can represent it.
+MOST_SECONDS = 31 * 86_400.0
 # Timeout of the request to each controller; the requests run in parallel.
 FIND_GATEWAYS_MS = 1_000
 _EXPECTED = (TidelogError, UsageError, ClusterUnreachableError, TimedOutError, OSError)
@@ -71,7 +74,7 @@ class Session:
     def found_bootstrap(self) -> Bootstrap:
         return find_bootstrap(self.bootstrap, os.environ, Path.cwd())
 
-    def can_ask(self) -> bool:
+    def can_prompt(self) -> bool:
         return sys.stdin.isatty() if self.interactive is None else self.interactive
 
     async def reach(self) -> str:
@@ -80,7 +83,7 @@ class Session:
         bootstrap = self.found_bootstrap()
         _addresses_in(bootstrap)
         if self.connections is None:
-            await check_somebody_listens(bootstrap)
+            await check_any_listens(bootstrap)
         return bootstrap.addresses
 
     def service_addresses(self) -> list[str]:
@@ -168,6 +171,19 @@ def session_of(
     )
 
 
+def seconds_option(name: str, help_text: str, most: float = MOST_SECONDS) -> Any:
+    """Returns an option that rejects times out of range. The parser's own ranges let NaN pass."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not LEAST_SECONDS <= value <= most:
+            raise typer.BadParameter(
+                f"{value:g} s is out of range; give {LEAST_SECONDS:g} to {most:.15g} seconds"
+            )
+        return value
+
+    return typer.Option(name, metavar="SECONDS", callback=check, help=help_text)
+
+
 def separator_from(option: str | None) -> bytes | None:
     """Returns the bytes of `--key-separator`. An empty one is a usage error."""
     if option is None:
@@ -200,5 +216,5 @@ def ending_with_a_status(
             raise
         write_error(str(error))
         if as_json:
-            write_json(refusal_document(error))
+            write_json(json_error(error))
         raise typer.Exit(status) from error

@@ -31,7 +31,7 @@ class _Stdout(io.FileIO):
         except OSError as error:
             self._has_failed = True
             raise OutputError(
-                f"cannot write to stdout: {error.strerror}; what it has got is not complete"
+                f"cannot write to stdout: {error.strerror}; the output is not complete"
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""`tidelog throttle`: the bound on the bandwidth of moves."""
+"""`tidelog throttle`: the limit on the bandwidth of moves."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.exit_status import EPILOG, ExitStatus
-from tidelog.cli.operating.beginning import in_doubt
+from tidelog.cli.operating.beginning import traced_change
 from tidelog.cli.operating.help_epilog import help_epilog
 from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.targets import parse_rate
 from tidelog.cli.output import size_text, write_json, write_line, write_note
 from tidelog.cli.session import Session, ending_with_a_status
-from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import Throttle
 
 app = typer.Typer(
-    no_args_is_help=True, epilog=EPILOG, help="Bound what moves carry, also while they run."
+    no_args_is_help=True, epilog=EPILOG, help="Limit the bandwidth of moves, also of active ones."
 )
 
 
 @app.command(
     epilog=help_epilog(
         "tidelog throttle describe",
-        json="bytes_per_second (null: no bound), revision (0: never set).",
+        json="bytes_per_second (null: no limit), revision (0: never set).",
     )
 )
 @shared_options("timeout")
 def describe(session: Session, options: MutationOptions) -> None:
-    """Show the bound on the bandwidth of moves.
+    """Show the limit on the bandwidth of moves.
 
     It limits what each broker may send to, and receive as, replicas that are being added. Replicas
     that are in sync are never slowed down.
@@ -44,7 +43,7 @@ def describe(session: Session, options: MutationOptions) -> None:
     epilog=help_epilog(
         "tidelog throttle set 50MB",
         "tidelog throttle set none",
-        json="dry_run, bytes_per_second (null: no bound), before [bytes_per_second], revision, "
+        json="dry_run, bytes_per_second (null: no limit), before [bytes_per_second], revision, "
         "trace_id (null in a dry run).",
     ),
 )
@@ -56,18 +55,18 @@ def set_(
         str,
         typer.Argument(
             metavar="RATE",
-            help="Bytes per second of each broker, as 65536, 500kB, 50MB or 64MiB; none lifts it.",
+            help="Bytes per second of each broker, as 65536, 500kB, 50MB or 64MiB; none: no limit.",
         ),
     ],
 ) -> None:
-    """Bound the bandwidth of moves, from now on.
+    """Limit the bandwidth of moves, from now on.
 
-    The bound applies to active moves, too. It limits what each broker may send to, and receive as,
+    The limit applies to active moves, too. It bounds what each broker may send to, and receive as,
     replicas that are being added. Replicas that are in sync are never slowed down.
     """
     with ending_with_a_status(as_json=session.as_json):
-        bound = parse_rate(rate)
-    session.run(lambda: _set(session, options, bound))
+        limit = parse_rate(rate)
+    session.run(lambda: _set(session, options, limit))
 
 
 async def _describe(session: Session, options: MutationOptions) -> None:
@@ -76,32 +75,29 @@ async def _describe(session: Session, options: MutationOptions) -> None:
     if session.as_json:
         write_json({"bytes_per_second": throttle.bytes_per_second, "revision": throttle.revision})
     else:
-        write_line(f"Moves carry {rate_text(throttle)}.")
+        write_line(f"Moves use {rate_text(throttle)}.")
 
 
-async def _set(session: Session, options: MutationOptions, bound: int | None) -> ExitStatus:
+async def _set(session: Session, options: MutationOptions, limit: int | None) -> ExitStatus:
     async with await options.admin(session) as admin:
         before = await admin.describe_throttle()
-        with admin.traced() as trace_id:
-            try:
-                throttle = await admin.set_throttle(
-                    bound, expected_revision=options.expected_revision, dry_run=options.dry_run
-                )
-            except TidelogError as error:
-                raise in_doubt(error) from error
+        with traced_change(admin) as trace_id:
+            throttle = await admin.set_throttle(
+                limit, expected_revision=options.expected_revision, dry_run=options.dry_run
+            )
     if session.as_json:
         write_json(
             {
                 "dry_run": options.dry_run,
-                "bytes_per_second": bound,
+                "bytes_per_second": limit,
                 "before": {"bytes_per_second": before.bytes_per_second},
                 "revision": throttle.revision,
                 "trace_id": None if options.dry_run else trace_id,
             }
         )
         return ExitStatus.DONE
-    would = "would carry" if options.dry_run else "carry"
-    write_line(f"Moves {would} {rate_text(throttle)}; before: {rate_text(before)}.")
+    use = "would use" if options.dry_run else "use"
+    write_line(f"Moves {use} {rate_text(throttle)}; before: {rate_text(before)}.")
     if options.dry_run:
         write_note("This is a dry run: nothing was changed.")
     return ExitStatus.DONE
@@ -110,6 +106,6 @@ async def _set(session: Session, options: MutationOptions, bound: int | None) ->
 def rate_text(throttle: Throttle) -> str:
     rate = throttle.bytes_per_second
     if rate is None:
-        return "as much as they can"
+        return "bandwidth without limit"
     exact = "" if rate < 1000 else f" ({rate:,} bytes)"
     return f"at most {size_text(rate)} a second{exact} from and to each broker"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.connection import nobody_answers
+from tidelog.cli.connection import no_service_answers
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import json_line, timestamp_text, write_line, write_note
 from tidelog.cli.session import (
@@ -39,7 +39,7 @@ def trace(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC[/PARTITION]]",
-            help="Whose life. Default: the whole cluster's. With --files also the log files.",
+            help="What to trace. Default: the whole cluster. With --files also the log files.",
             show_default=False,
         ),
     ] = None,
@@ -49,15 +49,15 @@ def trace(
             "--since",
             metavar="AGE|TIME",
             show_default=False,
-            help="Not older than this, as 10m, 2h or 2026-01-31T08:30:00Z.",
+            help="Only changes since then, as 10m, 2h or 2026-01-31T08:30:00Z.",
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Continue with new events, until Ctrl-C.")
     ] = False,
     files: Annotated[
         bool,
-        typer.Option("--files", help="From these log files (gzip too) instead of the cluster."),
+        typer.Option("--files", help="Read these log files (gzip too) instead of the cluster."),
     ] = False,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
@@ -65,7 +65,7 @@ def trace(
     """Show the changes of a partition in the order of their causes, with every stage.
 
     Queries all services, and reads the topic __state_changes, which holds the events of services
-    that have ended. A deleted topic can be traced as long as a service remembers it.
+    that have ended. A deleted topic can be traced as long as a service keeps its events.
 
     For a topic or the cluster, each change is one line. Times after + count from the request of the
     change; ! marks a change that is not complete.
@@ -77,7 +77,7 @@ def trace(
     session = session_of(context, bootstrap, as_json)
     with ending_with_a_status():
         if files and follow:
-            raise UsageError("--follow asks the cluster, and --files does not; give one of them")
+            raise UsageError("--follow queries the cluster, and --files does not; give one of them")
         since_ms = _since(since)
         if files:
             _trace_files(targets or [], since_ms, as_json=session.as_json)
@@ -111,12 +111,12 @@ def _scope(targets: Sequence[str], since_ms: int) -> TraceScope:
 def _trace_files(targets: Sequence[str], since_ms: int, *, as_json: bool) -> None:
     from tidelog.cli.trace_files import read_logs, split_targets
     from tidelog.state_changes.log_lines import MAX_EVENTS
-    from tidelog.state_changes.tracing import trace as lives_in
+    from tidelog.state_changes.tracing import trace as changes_of
 
     paths, scope = split_targets(targets, since_ms)
     read, damaged = read_logs(paths, scope)
-    lives = lives_in(read.events, scope)
-    _show(lives, scope, as_json=as_json)
+    changes = changes_of(read.events, scope)
+    _show(changes, scope, as_json=as_json)
     write_note(
         f"{plural(len(paths), 'file')}: {plural(read.lines, 'line')}, "
         f"{plural(read.skipped, 'line')} of other kinds"
@@ -129,7 +129,7 @@ def _trace_files(targets: Sequence[str], since_ms: int, *, as_json: bool) -> Non
             f"{plural(read.left_out, 'event')} older than the newest {MAX_EVENTS:,} are left out; "
             "name fewer files, a partition, or a later --since"
         )
-    if not lives:
+    if not changes:
         since = f" since {timestamp_text(scope.since_ms)}" if scope.since_ms else ""
         write_note(f"The files have no changes of {_named(scope)}{since}.")
 
@@ -138,7 +138,7 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
     from tidelog.client.event_streams import EventStreams
     from tidelog.client.published_events import gathered_with_published, published
     from tidelog.rpc.status import UnreachableError
-    from tidelog.state_changes.tracing import trace as lives_in
+    from tidelog.state_changes.tracing import trace as changes_of
 
     addresses = session.service_addresses()
     async with EventStreams(addresses) as streams:
@@ -147,18 +147,18 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
                 streams.recent(scope), published(addresses, scope)
             )
         except UnreachableError as error:
-            raise nobody_answers(error.reason) from error
+            raise no_service_answers(error.reason) from error
         events = [*read.events, *gathered.events]
         try:
             await streams.require_known(scope, events)
         except TidelogError:
             _note_sources(gathered, read)
             raise
-        lives = lives_in(events, scope, gathered.memories)
-        _show(lives, scope, as_json=session.as_json)
+        changes = changes_of(events, scope, gathered.memories)
+        _show(changes, scope, as_json=session.as_json)
         _note_sources(gathered, read)
-        _note_reach(gathered, lives, scope)
-        if not lives and not follow:
+        _note_reach(gathered, changes, scope)
+        if not changes and not follow:
             write_note(_nothing_found(scope))
         if follow:
             await _follow(streams, events, scope, as_json=session.as_json)
@@ -172,40 +172,40 @@ def _nothing_found(scope: TraceScope) -> str:
             "earlier --since, or none, for older ones."
         )
     return (
-        f"No service remembers a change of {_named(scope)}; services keep their newest 20,000 "
-        "events, and log files more (--files)."
+        f"No service keeps a change of {_named(scope)}; services keep their newest 20,000 events, "
+        "and log files more (--files)."
     )
 
 
-def _show(lives: Sequence[ChangeTrace], scope: TraceScope, *, as_json: bool) -> None:
+def _show(changes: Sequence[ChangeTrace], scope: TraceScope, *, as_json: bool) -> None:
     from tidelog.cli import trace_view
 
     if as_json:
-        for life in lives:
-            write_line(json_line(trace_view.document(life)))
+        for change in changes:
+            write_line(json_line(trace_view.document(change)))
     elif scope.partition is None:
-        for line in trace_view.condensed_lines(lives):
+        for line in trace_view.condensed_lines(changes):
             write_line(line)
     else:
-        for line in trace_view.stories(lives):
+        for line in trace_view.stories(changes):
             write_line(line)
 
 
 def _note_sources(gathered: Gathered, read: Published) -> None:
     for silent in gathered.silent:
-        write_note(f"Not heard: {silent.address} ({silent.problem})")
+        write_note(f"No answer from {silent.address} ({silent.problem})")
     for note in read.notes:
         write_note(note)
 
 
-def _note_reach(gathered: Gathered, lives: Sequence[ChangeTrace], scope: TraceScope) -> None:
+def _note_reach(gathered: Gathered, changes: Sequence[ChangeTrace], scope: TraceScope) -> None:
     from tidelog.cli import trace_view
 
-    service, remembers_ms = max(gathered.memories.items(), key=lambda m: m[1], default=("", 0))
-    if remembers_ms <= scope.since_ms:
+    service, kept_since_ms = max(gathered.memories.items(), key=lambda m: m[1], default=("", 0))
+    if kept_since_ms <= scope.since_ms:
         return
-    if not scope.topic or not trace_view.includes_creation(lives, remembers_ms):
-        write_note(trace_view.reach_note(service, remembers_ms))
+    if not scope.topic or not trace_view.includes_creation(changes, kept_since_ms):
+        write_note(trace_view.reach_note(service, kept_since_ms))
 
 
 def _named(scope: TraceScope) -> str:

@@ -39,28 +39,28 @@ _UNKNOWN = {
 }
 
 
-def story_lines(life: ChangeTrace) -> Iterator[str]:
+def story_lines(change: ChangeTrace) -> Iterator[str]:
     """Yields a headline, then each stage with its service and the time since the request."""
-    yield headline(life)
-    details = _details(life.headline.details)
+    yield headline(change)
+    details = _details(change.headline.details)
     if details:
         yield f"    {details}"
-    if len(life.parts) == 1 and len(life.parts[0].stages) == 1 and not life.is_failed:
-        # The headline says everything except the service that reported it.
-        yield f"    told by {life.headline.service}"
+    if len(change.parts) == 1 and len(change.parts[0].stages) == 1 and not change.is_failed:
+        # The headline has everything except the service that reported it.
+        yield f"    reported by {change.headline.service}"
     else:
-        for part in life.parts:
-            yield from _part_lines(life, part)
-    for gap in life.gaps:
+        for part in change.parts:
+            yield from _part_lines(change, part)
+    for gap in change.gaps:
         yield f"    {gap_text(gap)}"
 
 
-def headline(life: ChangeTrace) -> str:
-    event = life.headline
-    words = [format_time(life.began_ms), event.kind.value, *_about(event, life.cause)]
+def headline(change: ChangeTrace) -> str:
+    event = change.headline
+    words = [format_time(change.began_ms), event.kind.value, *_about(event, change.cause)]
     if event.controller_epoch != NO_EPOCH:
         words.append(f"controller epoch {event.controller_epoch}")
-    return "  ".join([*words, *_decided(event.leader_epoch, life.revision, life.change_id)])
+    return "  ".join([*words, *_decided(event.leader_epoch, change.revision, change.change_id)])
 
 
 def _about(event: StateChange, cause: Cause, subject: str = "") -> Iterator[str]:
@@ -92,37 +92,36 @@ def _broker(event: StateChange) -> str:
     return f"broker {event.broker}{epoch}"
 
 
-def _part_lines(life: ChangeTrace, part: Part) -> Iterator[str]:
-    if (part.kind, part.broker) != (life.headline.kind, life.headline.broker):
+def _part_lines(change: ChangeTrace, part: Part) -> Iterator[str]:
+    if (part.kind, part.broker) != (change.headline.kind, change.headline.broker):
         about = f" of {_broker(part.stages[0])}" if part.is_late else _of_broker(part.broker)
         yield f"    {'later, by a full state: ' if part.is_late else ''}{part.kind.value}{about}"
     for event in part.stages:
-        yield _stage_line(life, event)
+        yield _stage_line(change, event)
 
 
 def _of_broker(broker: int) -> str:
     return f" of broker {broker}" if broker != NO_BROKER else ""
 
 
-def _stage_line(life: ChangeTrace, event: StateChange) -> str:
-    elapsed = elapsed_text(life.since_requested_ms(event)).rjust(_ELAPSED_WIDTH)
+def _stage_line(change: ChangeTrace, event: StateChange) -> str:
+    elapsed = elapsed_text(change.since_requested_ms(event)).rjust(_ELAPSED_WIDTH)
     line = f"{elapsed}  {event.service.ljust(_SERVICE_WIDTH)}  {event.stage.value}"
-    if event.cause not in (Cause.NONE, life.cause):
+    if event.cause not in (Cause.NONE, change.cause):
         line += f", because {event.cause.value}"
     # Details of the headline are not repeated.
-    said = life.headline.details
-    news = {name: value for name, value in event.details.items() if said.get(name) != value}
-    details = _details(news)
+    shown = change.headline.details
+    details = _details({k: v for k, v in event.details.items() if shown.get(k) != v})
     return f"{line}  {details}" if details else line
 
 
 def gap_text(gap: Gap) -> str:
-    share = gap.kind.value + _of_broker(gap.broker)
+    part = gap.kind.value + _of_broker(gap.broker)
     if gap.overtaken_by:
-        return f"- {share}: {_MISSING[gap.missing]}; overtaken by {gap.overtaken_by}"
+        return f"- {part}: {_MISSING[gap.missing]}; overtaken by {gap.overtaken_by}"
     if gap.forgotten_by:
-        return f"- {share}: {_UNKNOWN[gap.missing]}; {gap.forgotten_by} remembers nothing of it"
-    return f"! {share}: {_MISSING[gap.missing]}, as far as those tell who were heard"
+        return f"- {part}: {_UNKNOWN[gap.missing]}; {gap.forgotten_by} no longer keeps its events"
+    return f"! {part}: {_MISSING[gap.missing]}, according to the services that answered"
 
 
 def _details(details: Mapping[str, Detail]) -> str:
@@ -163,23 +162,23 @@ def elapsed_text(milliseconds: int) -> str:
     return f"+{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"+{minutes} min"
 
 
-def condensed_lines(lives: Sequence[ChangeTrace]) -> list[str]:
-    """Returns one line for each change with all its partitions, in the order of `lives`."""
+def condensed_lines(changes: Sequence[ChangeTrace]) -> list[str]:
+    """Returns one line for each change with all its partitions, in the order of `changes`."""
     groups: dict[tuple[object, ...], list[ChangeTrace]] = {}
-    for number, life in enumerate(lives):
-        event = life.headline
+    for number, change in enumerate(changes):
+        event = change.headline
         key: tuple[object, ...] = (number,)
-        if life.change_id:
+        if change.change_id:
             # One transaction may elect leaders for one partition and none for another.
-            key = (life.change_id, event.topic, event.kind, life.cause)
-        groups.setdefault(key, []).append(life)
+            key = (change.change_id, event.topic, event.kind, change.cause)
+        groups.setdefault(key, []).append(change)
     return [_condensed(group) for group in groups.values()]
 
 
 def _condensed(group: Sequence[ChangeTrace]) -> str:
     first = group[0].headline
-    began = format_time(min(life.began_ms for life in group))
-    subjects = _subjects([life.headline for life in group])
+    began = format_time(min(change.began_ms for change in group))
+    subjects = _subjects([change.headline for change in group])
     words = [began, first.kind.value, *_about(first, group[0].cause, subjects)]
     if len(group) == 1 and first.leader_epoch != NO_EPOCH:
         words.append(f"leader epoch {first.leader_epoch}")
@@ -202,12 +201,12 @@ def _subjects(heads: Sequence[StateChange]) -> str:
 
 
 def _outcome(group: Sequence[ChangeTrace]) -> str:
-    failed = [life for life in group if life.is_failed]
+    failed = [change for change in group if change.is_failed]
     if failed:
         of_partitions = group[0].name is not None
         counted = f" ({plural(len(failed), 'partition')})" if of_partitions else ""
         return f"FAILED{counted}{_why_failed(failed)}"
-    gaps = [gap for life in group for gap in life.unfinished]
+    gaps = [gap for change in group for gap in change.unfinished]
     if gaps:
         doing = [
             gap for gap in gaps if gap.broker != NO_BROKER and gap.kind not in _DONE_TO_BROKERS
@@ -215,8 +214,8 @@ def _outcome(group: Sequence[ChangeTrace]) -> str:
         brokers = sorted({gap.broker for gap in doing})
         by = f" by broker {','.join(map(str, brokers))}" if brokers else ""
         return f"NOT ACKNOWLEDGED{by}" if _only_acks(gaps) else f"NOT COMPLETED{by}"
-    stages = sum(len(part.stages) for life in group for part in life.own_parts)
-    took_ms = max(life.took_ms for life in group)
+    stages = sum(len(part.stages) for change in group for part in change.own_parts)
+    took_ms = max(change.took_ms for change in group)
     return f"done {elapsed_text(took_ms)}" if stages > len(group) else ""
 
 
@@ -224,10 +223,10 @@ def _why_failed(failed: Sequence[ChangeTrace]) -> str:
     """Returns causes of the failure that differ from the cause of the request."""
     causes = {
         event.cause: None
-        for life in failed
-        for part in life.parts
+        for change in failed
+        for part in change.parts
         for event in part.stages
-        if event.stage is Stage.FAILED and event.cause not in (Cause.NONE, life.cause)
+        if event.stage is Stage.FAILED and event.cause not in (Cause.NONE, change.cause)
     }
     return f" because {', '.join(cause.value for cause in causes)}" if causes else ""
 
@@ -250,19 +249,19 @@ def event_line(event: StateChange) -> str:
     return "  ".join([*words, details] if details else words)
 
 
-def document(life: ChangeTrace) -> dict[str, Any]:
+def document(change: ChangeTrace) -> dict[str, Any]:
     """Returns one change as JSON: the fields of its headline, then all its stages."""
     return {
-        "change_id": life.change_id,
-        "began": format_time(life.began_ms),
-        "revision": life.revision,
+        "change_id": change.change_id,
+        "began": format_time(change.began_ms),
+        "revision": change.revision,
         **{
             name: value
-            for name, value in to_object(life.headline._replace(cause=life.cause)).items()
+            for name, value in to_object(change.headline._replace(cause=change.cause)).items()
             if name in ("kind", "cause", "topic", "topic_id", "partition", "broker")
         },
-        "failed": life.is_failed,
-        "stages": [to_object(event) for part in life.parts for event in part.stages],
+        "failed": change.is_failed,
+        "stages": [to_object(event) for part in change.parts for event in part.stages],
         "missing": [
             {
                 "kind": gap.kind.value,
@@ -271,31 +270,31 @@ def document(life: ChangeTrace) -> dict[str, Any]:
                 "overtaken_by": gap.overtaken_by or None,
                 "forgotten_by": gap.forgotten_by or None,
             }
-            for gap in life.gaps
+            for gap in change.gaps
         ],
     }
 
 
-def includes_creation(lives: Sequence[ChangeTrace], since_ms: int) -> bool:
+def includes_creation(changes: Sequence[ChangeTrace], since_ms: int) -> bool:
     """Whether the whole history is after `since_ms`: it includes the creation."""
     return any(
-        life.headline.kind is Kind.TOPIC_CREATION
-        or (life.headline.kind is Kind.CREATE and life.headline.broker == NO_BROKER)
-        for life in lives
-        if life.began_ms >= since_ms
+        change.headline.kind is Kind.TOPIC_CREATION
+        or (change.headline.kind is Kind.CREATE and change.headline.broker == NO_BROKER)
+        for change in changes
+        if change.began_ms >= since_ms
     )
 
 
 def reach_note(service: str, since_ms: int) -> str:
-    """`service`: the service whose memory begins last."""
+    """`service`: the service whose events begin last."""
     return (
-        f"{service} remembers nothing from before {format_time(since_ms)}: of what is older "
-        "stages may be missing, and log files have more (--files)."
+        f"{service} keeps no events from before {format_time(since_ms)}: stages of older changes "
+        "may be missing, and log files have more (--files)."
     )
 
 
-def stories(lives: Iterable[ChangeTrace]) -> Iterator[str]:
-    for number, life in enumerate(lives):
+def stories(changes: Iterable[ChangeTrace]) -> Iterator[str]:
+    for number, change in enumerate(changes):
         if number:
             yield ""
-        yield from story_lines(life)
+        yield from story_lines(change)

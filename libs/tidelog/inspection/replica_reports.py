@@ -22,12 +22,12 @@ def replicas_by_partition(states: Iterable[ServiceState], topic: str) -> Mapping
 
 def leader_of(replicas: Replicas) -> ReplicaState | None:
     """Returns the replica that leads. If several claim to, it is the one in the newest epoch: the
-    others do not know it yet."""
+    others have not received that epoch yet."""
     leading = [replica for replica in replicas.values() if replica.leader is not None]
     return max(leading, key=lambda replica: replica.leader_epoch, default=None)
 
 
 def progress_of(leader: ReplicaState | None, broker_id: int) -> FollowerProgress | None:
-    """Returns what the leader knows about a follower."""
+    """Returns what the leader reports about a follower."""
     followers = leader.leader.followers if leader and leader.leader else ()
     return next((f for f in followers if f.broker_id == broker_id), None)

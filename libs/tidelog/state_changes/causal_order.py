@@ -2,7 +2,7 @@
 
 Revisions are one order for all services; their clocks are not. A change that the store decided is
 placed at its revision. A change that a service noticed, or received again, has the newest revision
-that the service knew: it is placed by its time, and after that revision."""
+that the service had read: it is placed by its time, and after that revision."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _causal_key(trace: ChangeTrace) -> tuple[int, int, int, int, str, str, int]:
     decided = _is_decided(trace)
     return (
         trace.revision if decided else 0,
-        # An epoch that does not apply is -1 and says nothing about the order.
+        # An epoch that does not apply is -1 and does not affect the order.
         event.leader_epoch if decided else 0,
         trace.began_ms,
         event.controller_epoch,

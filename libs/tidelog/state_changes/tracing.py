@@ -101,7 +101,7 @@ class TraceScope(NamedTuple):
 
     def asks_for(self, change: StateChange) -> bool:
         """Returns whether the event is about the topic or partition itself, or about a broker, a
-        controller or the store. `relevant` selects from the latter when all events are known."""
+        controller or the store. `relevant` selects from the latter when all events are read."""
         if change.time_ms < self.since_ms:
             return False
         if not self.topic or self.includes(change):
@@ -177,7 +177,7 @@ def group_by_change(events: Iterable[StateChange]) -> list[list[StateChange]]:
 
 def _group_key(change: StateChange) -> _GroupKey:
     """Returns an empty key if the event has no id. A topic is created and deleted once, by one
-    controller or by its successor, which does not know the id."""
+    controller or by its successor, which does not have the id."""
     if change.kind in TOPIC_KINDS and change.topic_id:
         return (change.kind, change.topic_id)
     if change.change_id:
@@ -233,7 +233,7 @@ def _trace_of(stages: Sequence[StateChange]) -> ChangeTrace:
     _sort_parts(parts)
     headline = _headline(parts)
     return ChangeTrace(
-        # A controller that ends a change which its predecessor began does not know the id.
+        # A controller that ends a change which its predecessor began does not have the id.
         headline.change_id or next((event.change_id for event in stages if event.change_id), ""),
         headline,
         _cause(parts[0]),
@@ -266,8 +266,8 @@ def _sort_parts(parts: list[Part]) -> None:
     the leader is first. Commanded parts precede their consequences, and late parts come last."""
     began: dict[tuple[bool, int], int] = {}
     for part in parts:
-        first_ms, who = part.stages[0].time_ms, (part.is_late, part.broker)
-        began[who] = min(first_ms, began.get(who, first_ms))
+        first_ms, replica = part.stages[0].time_ms, (part.is_late, part.broker)
+        began[replica] = min(first_ms, began.get(replica, first_ms))
     leaders = {part.broker for part in parts if part.kind is Kind.BECOME_LEADER}
     parts.sort(
         key=lambda part: (
@@ -309,7 +309,7 @@ def _cause(part: Part) -> Cause:
 
 def _revision(parts: Sequence[Part]) -> int:
     """Returns the revision of the write, from the service that wrote the key, else from replicas. A
-    request has an earlier revision, and a replica that ignored the change has the one it knew."""
+    request has an earlier revision, and a replica that ignored the change has its own."""
     of_key = [event for part in parts if part.broker == NO_BROKER for event in part.stages]
     written = [event.revision for event in of_key if event.stage is Stage.COMPLETED]
     carried_out = [

@@ -23,7 +23,7 @@ class ScriptedController(FakeController):
     def __init__(self, cluster: FakeCluster, controller_id: int) -> None:
         super().__init__(cluster, controller_id)
         self.answers: dict[str, deque[Any]] = defaultdict(deque)
-        self.asked: dict[str, list[Any]] = defaultdict(list)
+        self.requests: dict[str, list[Any]] = defaultdict(list)
         self.requested_by: list[str] = []
 
     def answer(self, rpc: str, *responses: Any) -> None:
@@ -36,16 +36,16 @@ class ScriptedController(FakeController):
         self.answer(rpc, response)
 
     def called(self) -> list[str]:
-        return [rpc for rpc in _RPCS for _ in self.asked[rpc]]
+        return [rpc for rpc in _RPCS for _ in self.requests[rpc]]
 
     async def handle(self, rpc: str, request: Any, context: ServicerContext) -> Any:
-        self.asked[rpc].append(request)
+        self.requests[rpc].append(request)
         caller = dict(context.invocation_metadata() or ()).get(REQUESTED_BY, "")
         self.requested_by.append(str(caller))
         answers = self.answers[rpc]
         if not answers and rpc in _OWN:
             return await getattr(super(), rpc)(request, context)
-        assert answers, f"{rpc} was asked for, and no answer is known"
+        assert answers, f"{rpc} was called, and has no scripted answer"
         return answers.popleft() if len(answers) > 1 else answers[0]
 
 

@@ -62,20 +62,20 @@ def test_a_departed_broker_has_its_departure_time(commands: Commands) -> None:
     assert "gone since 2023-11-14T22:13:20.000Z" in commands.run("brokers", "describe", "2").stdout
 
 
-@pytest.mark.parametrize(("flag", "wanted"), [([], True), (["--off"], False)])
-def test_maintenance_begins_and_ends(commands: Commands, flag: list[str], wanted: bool) -> None:
-    answer = pb.SetMaintenanceResponse(leaders=[LED] if wanted else [], leaders_kept=2)
+@pytest.mark.parametrize(("flag", "begins"), [([], True), (["--off"], False)])
+def test_maintenance_begins_and_ends(commands: Commands, flag: list[str], begins: bool) -> None:
+    answer = pb.SetMaintenanceResponse(leaders=[LED] if begins else [], leaders_kept=2)
     commands.controller.answer("SetMaintenance", answer)
     result = commands.run("brokers", "maintenance", "1", *flag)
     assert result.exit_code == ExitStatus.DONE
-    (requested,) = commands.controller.asked["SetMaintenance"]
+    (requested,) = commands.controller.requests["SetMaintenance"]
     assert (list(requested.broker_ids), requested.maintenance, requested.dry_run) == (
         [1],
-        wanted,
+        begins,
         False,
     )
-    if wanted:
-        assert "1 partition led by others, 2 kept because nobody else can" in result.stdout
+    if begins:
+        assert "1 partition led by others, 2 kept because no other replica can" in result.stdout
 
 
 def test_leadership_transfers_time_out(commands: Commands) -> None:
@@ -118,7 +118,7 @@ def test_preferred_leaders_are_elected_on_request(commands: Commands) -> None:
         "ElectPreferredLeaders", pb.ElectPreferredLeadersResponse(partitions=[LED])
     )
     result = commands.run("leaders", "elect-preferred", "sea/3", "bay", "sea/1", "--dry-run")
-    (requested,) = commands.controller.asked["ElectPreferredLeaders"]
+    (requested,) = commands.controller.requests["ElectPreferredLeaders"]
     selected = [(s.topic, list(s.partitions)) for s in requested.partitions]
     assert (selected, requested.dry_run) == ([("sea", [1, 3]), ("bay", [])], True)
     assert result.stdout.splitlines()[1].split() == ["sea/3", "none", "2", "ok"]
@@ -128,7 +128,7 @@ def test_without_arguments_all_preferred_leaders_are_elected(commands: Commands)
     commands.controller.answer("ElectPreferredLeaders", pb.ElectPreferredLeadersResponse())
     result = commands.run("leaders", "elect-preferred")
     assert result.stdout == "Every partition has its preferred leader.\n"
-    (requested,) = commands.controller.asked["ElectPreferredLeaders"]
+    (requested,) = commands.controller.requests["ElectPreferredLeaders"]
     assert not requested.partitions
 
 
@@ -140,7 +140,7 @@ def test_leadership_moves_and_rejected_brokers_are_reported(commands: Commands) 
     result = commands.run("leaders", "move", "sea/3=2", "sea/4=2", "--requested-by", "ann")
     assert result.exit_code == ExitStatus.FAILED
     assert "broker 2 is not in sync" in result.stdout
-    (requested,) = commands.controller.asked["MoveLeaders"]
+    (requested,) = commands.controller.requests["MoveLeaders"]
     assert [(m.partition, m.leader) for m in requested.moves] == [(3, 2), (4, 2)]
     assert commands.controller.requested_by == ["ann"]
     document = json.loads(commands.run("leaders", "move", "sea/3=2", "--json").stdout)
@@ -161,7 +161,7 @@ def test_a_throttle_is_shown(commands: Commands) -> None:
         pb.DescribeThrottleResponse(),
         pb.DescribeThrottleResponse(throttle=bound, revision=44),
     )
-    assert commands.run("throttle", "describe").stdout == "Moves carry as much as they can.\n"
+    assert commands.run("throttle", "describe").stdout == "Moves use bandwidth without limit.\n"
     assert (
         "at most 50.0 MB a second (50,000,000 bytes)" in commands.run("throttle", "describe").stdout
     )
@@ -174,7 +174,7 @@ def test_a_throttle_is_set_and_removed(commands: Commands, rate: str, bound: int
     commands.controller.answer("DescribeThrottle", pb.DescribeThrottleResponse())
     commands.controller.answer("SetThrottle", pb.SetThrottleResponse(revision=45))
     result = commands.run("throttle", "set", rate, "--expected-revision", "44", "--json")
-    (requested,) = commands.controller.asked["SetThrottle"]
+    (requested,) = commands.controller.requests["SetThrottle"]
     is_bound = requested.throttle.HasField("bytes_per_second")
     assert (requested.throttle.bytes_per_second if is_bound else None) == bound
     assert requested.expected_revision == 44
@@ -187,5 +187,5 @@ def test_a_throttle_is_set_and_removed(commands: Commands, rate: str, bound: int
 def test_an_invalid_rate_is_wrong_usage(commands: Commands, rate: str) -> None:
     result = commands.run("throttle", "set", "--", rate)
     assert result.exit_code == ExitStatus.USAGE
-    assert "50MB or 64MiB, or none for no bound" in result.stderr
+    assert "50MB or 64MiB, or none for no limit" in result.stderr
     assert commands.controller.called() == []

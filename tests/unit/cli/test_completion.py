@@ -51,7 +51,7 @@ def test_operations_are_completed_with_their_description(commands: Commands) -> 
 def test_only_running_operations_are_completed_for_cancel(commands: Commands) -> None:
     commands.controller.answer("ListOperations", pb.ListOperationsResponse(operations=[RUNNING]))
     list(complete_running_operation(context_of(commands), ""))
-    (requested,) = commands.controller.asked["ListOperations"]
+    (requested,) = commands.controller.requests["ListOperations"]
     assert list(requested.states) == [pb.OPERATION_STATE_RUNNING, pb.OPERATION_STATE_CANCELLING]
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tidelog.cli.connection import (
-    USUAL_BOOTSTRAP,
+    DEFAULT_BOOTSTRAP,
     Bootstrap,
-    check_somebody_listens,
+    check_any_listens,
     find_bootstrap,
 )
 from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
@@ -49,7 +49,7 @@ def test_the_local_cluster_is_found_from_subdirectories(tmp_path: Path) -> None:
 
 
 def test_without_a_setting_the_default_ports_are_tried(tmp_path: Path) -> None:
-    assert find_bootstrap(None, {}, tmp_path).addresses == USUAL_BOOTSTRAP
+    assert find_bootstrap(None, {}, tmp_path).addresses == DEFAULT_BOOTSTRAP
 
 
 @pytest.mark.parametrize(
@@ -73,19 +73,19 @@ async def test_a_missing_listener_fails_at_once() -> None:
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
         with pytest.raises(ClusterUnreachableError, match="from --bootstrap"):
-            await check_somebody_listens(Bootstrap(address, "--bootstrap"))
+            await check_any_listens(Bootstrap(address, "--bootstrap"))
 
 
 async def test_one_listening_address_is_enough() -> None:
     with socket.socket() as reserved, socket.create_server(("127.0.0.1", 0)) as listening:
         reserved.bind(("127.0.0.1", 0))
         addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in (reserved, listening)]
-        await check_somebody_listens(Bootstrap(",".join(addresses), "--bootstrap"))
+        await check_any_listens(Bootstrap(",".join(addresses), "--bootstrap"))
 
 
 async def test_an_unresolvable_host_name_is_named() -> None:
     with pytest.raises(ClusterUnreachableError, match=r"nobody\.invalid .*cannot be resolved"):
-        await check_somebody_listens(Bootstrap("nobody.invalid:7500", "--bootstrap"))
+        await check_any_listens(Bootstrap("nobody.invalid:7500", "--bootstrap"))
 
 
 @pytest.mark.parametrize("given", ["", " ", ","])

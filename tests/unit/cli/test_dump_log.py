@@ -124,7 +124,7 @@ def test_a_gap_between_segments_is_found_by_verify(tmp_path: Path) -> None:
     assert dump(tmp_path / "sea-0").exit_code == ExitStatus.DONE
     result = dump(tmp_path / "sea-0", "--verify")
     assert result.exit_code == ExitStatus.FAILED
-    assert "the name says offset 6 where 2 follows" in result.stderr
+    assert "the file name has offset 6 where 2 follows" in result.stderr
 
 
 def test_a_gap_within_a_segment_counts_as_damage(tmp_path: Path) -> None:

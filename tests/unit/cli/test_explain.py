@@ -50,7 +50,7 @@ def test_a_healthy_cluster_is_reported_with_the_source_of_that_answer() -> None:
     cluster.partition("sea/0")
     scope = Scope("sea", 0)
     assert rendered(explained(cluster, scope), scope) == (
-        "All is well with sea/0, as 4 services tell.\n"
+        "All is well with sea/0, according to 4 services.\n"
     )
 
 
@@ -61,7 +61,7 @@ def test_services_too_busy_to_answer_are_a_reported_fault() -> None:
     silent = ("broker-2 at b",)
     explanation = Explanation(explain(observed), silent, silent, (Listening.BUSY.value,))
     assert not is_well(explanation)
-    assert "1 warning, and nobody could tell in time how the cluster stands." in (
+    assert "1 warning, and no service reported the state of the cluster in time." in (
         rendered(explanation, Scope("sea", 0))
     )
 
@@ -111,7 +111,7 @@ def test_paused_processes_are_not_to_be_started(
     monkeypatch.setattr("tidelog.client.explain_requests.explain_cluster", no_service_answers)
     result = CliRunner().invoke(app, ["explain"], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.UNREACHABLE
-    assert "look at the processes that take connections" in result.output
+    assert "check the processes that accept connections" in result.output
     assert "start the cluster" not in result.output
 
 
@@ -129,9 +129,9 @@ def test_a_broker_may_be_given_in_words(words: list[str], scope: Scope) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        (["broker", "x"], "'x' is no broker's id"),
+        (["broker", "x"], "'x' is not a broker id"),
         (["sea", "bay"], "give one TOPIC"),
         (["broker", "2", "--broker", "3"], "give one of them"),
         (["broker", "9999999999"], "no broker has a higher number than 2147483647"),
@@ -140,10 +140,10 @@ def test_a_broker_may_be_given_in_words(words: list[str], scope: Scope) -> None:
         (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
 )
-def test_unknown_words_are_wrong_usage(words: list[str], said: str) -> None:
+def test_unknown_words_are_wrong_usage(words: list[str], message: str) -> None:
     result = CliRunner().invoke(app, ["explain", *words], obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.USAGE
-    assert said in result.output
+    assert message in result.output
 
 
 @pytest.mark.parametrize("timeout", ["-5", "0", "0.499", "60.1", "nan"])

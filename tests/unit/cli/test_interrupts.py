@@ -13,7 +13,7 @@ from unit.cli.conftest import Commands
 from unit.cli.test_operation_commands import PLAN, operation
 from unit.cli.test_process import TIDELOG, WAIT_SECONDS, started
 
-QUESTION = b"Go on? [y/N] "
+QUESTION = b"Continue? [y/N] "
 
 
 def test_ctrl_c_ends_a_watch_and_says_that_the_operation_continues(commands: Commands) -> None:
@@ -26,7 +26,7 @@ def test_ctrl_c_ends_a_watch_and_says_that_the_operation_continues(commands: Com
         watcher.send_signal(signal.SIGINT)
         _, output = watcher.communicate(timeout=WAIT_SECONDS)
     assert watcher.returncode == ExitStatus.INTERRUPTED
-    assert output.startswith(b"Operation grow goes on.")
+    assert output.startswith(b"Operation grow continues.")
     assert b"tidelog operations cancel grow" in output
 
 
@@ -51,4 +51,4 @@ def test_ctrl_c_at_a_confirmation_is_not_consent(commands: Commands) -> None:
         assert raised.stdout.read() == b""
     os.close(keyboard)
     os.close(terminal)
-    assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [True]
+    assert [request.dry_run for request in commands.controller.requests["Rebalance"]] == [True]

@@ -61,7 +61,7 @@ CHANGING = {
 # Two of these read files, and one prints the whole past.
 WITHOUT_A_TIME = {"check-history", "dump-log", "trace"}
 # Commands that are hard to revert, or that copy data.
-ASKING = CHANGING - {
+CONFIRMED = CHANGING - {
     "topics create",
     "brokers maintenance",
     "leaders elect-preferred",
@@ -113,7 +113,7 @@ def test_every_request_to_the_cluster_has_a_timeout(name: str) -> None:
     assert {"--timeout", "--json", "--bootstrap"} <= options
 
 
-@pytest.mark.parametrize("name", sorted(ASKING))
+@pytest.mark.parametrize("name", sorted(CONFIRMED))
 def test_every_confirmation_can_be_skipped(name: str) -> None:
     assert any("--yes" in param.opts for param in COMMANDS[name].params)
 

@@ -15,7 +15,7 @@ from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.session import Session
 from unit.cli.test_manual import COMMANDS
 
-NOBODY = "127.0.0.1:1"
+NO_CLUSTER = "127.0.0.1:1"
 # The parser's own range check let the first of these through.
 NO_TIMES = ("nan", "inf", "-inf", "1e300", "-1", "0")
 OWN_BOUNDS = ("produce", "consume", "operations watch")
@@ -59,7 +59,7 @@ def times() -> Iterator[tuple[str, str]]:
 
 
 def run(words: list[str]) -> Result:
-    return CliRunner().invoke(app, words, obj=Session(NOBODY, interactive=False))
+    return CliRunner().invoke(app, words, obj=Session(NO_CLUSTER, interactive=False))
 
 
 @pytest.mark.parametrize(("name", "option"), list(times()))

@@ -39,17 +39,17 @@ def test_moves_are_read_from_json(document: object) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", "file is no JSON"),
-        ("[" * 100_000, "file is no JSON"),
-        ("{}", "file holds no moves"),
+        ("{", "file is not JSON"),
+        ("[" * 100_000, "file is not JSON"),
+        ("{}", "file contains no moves"),
         ("[1]", "file, move 1 is 1"),
         ('[{"topic": "sea", "partition": 4, "tarjet": [1]}]', "has a field 'tarjet'"),
         ('[{"topic": "sea", "target": [1]}]', "names no topic and partition"),
         ('[{"topic": "sea", "partition": -1, "target": [1]}]', "names no topic and partition"),
         ('[{"topic": "sea", "partition": true, "target": [1]}]', "names no topic and partition"),
-        ('[{"topic": "sea", "partition": 4, "target": []}]', "its target is no list of broker"),
-        ('[{"topic": "sea", "partition": 4, "target": ["a"]}]', "its target is no list of broker"),
-        ('[{"topic": "sea", "partition": 4, "target": [1], "topic_id": 3}]', "no text"),
+        ('[{"topic": "sea", "partition": 4, "target": []}]', "its target is not a list of"),
+        ('[{"topic": "sea", "partition": 4, "target": ["a"]}]', "its target is not a list of"),
+        ('[{"topic": "sea", "partition": 4, "target": [1], "topic_id": 3}]', "not text"),
         ("sea/4=3\nsea/5", "file, line 2: 'sea/5' is not"),
     ],
 )
@@ -62,7 +62,7 @@ def test_input_without_moves_is_rejected_with_the_place_and_the_reason(
 
 def test_the_headline_of_a_plan_has_the_minimum_number_of_moves() -> None:
     plan = Plan((MOVE,), 1, 1, 0, 1, ())
-    assert "1 replica is copied (the least that balances as well: 1)" in plan_headline(plan)
+    assert "1 replica is copied (the minimum for this balance: 1)" in plan_headline(plan)
     assert "the least" not in plan_headline(replace(plan, minimum_replicas_added=None))
 
 
@@ -93,7 +93,7 @@ def test_progress_is_shown_in_bytes_where_known() -> None:
 def test_the_end_time_is_estimated_only_where_possible() -> None:
     assert end_text(OPERATION, NOW_MS) == "in about 3 min 20 s, at 2023-11-14T22:16:40Z"
     unknown = replace(OPERATION, progress=replace(PROGRESS, estimated_end_ms=0))
-    assert end_text(unknown, NOW_MS) == "nobody can tell yet"
+    assert end_text(unknown, NOW_MS) == "not known yet"
     assert "ends" not in progress_line(unknown, NOW_MS)
 
 

@@ -57,9 +57,9 @@ def test_a_dry_run_shows_the_exact_plan_and_starts_nothing(commands: Commands) -
         ["partition", "replicas", "then", "copied", "to", "deleted", "from"],
         ["sea/4", "1,2", "3,2", "3", "1"],
     ]
-    assert "1 replica is copied (the least that balances as well: 1)" in result.stdout
+    assert "1 replica is copied (the minimum for this balance: 1)" in result.stdout
     assert "nothing was changed" in result.stderr
-    assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [True]
+    assert [request.dry_run for request in commands.controller.requests["Rebalance"]] == [True]
 
 
 def test_a_plan_as_json_is_accepted_by_reassign(commands: Commands, tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_a_plan_as_json_is_accepted_by_reassign(commands: Commands, tmp_path: Pa
     (tmp_path / "plan.json").write_text(printed)
     assert json.loads(printed)["operation"] is None
     commands.run("reassign", "--file", str(tmp_path / "plan.json"), "--yes")
-    (requested,) = commands.controller.asked["Reassign"]
+    (requested,) = commands.controller.requests["Reassign"]
     assert list(requested.moves) == [MOVE]
 
 
 def test_moves_are_read_from_stdin(commands: Commands) -> None:
     commands.controller.answer("Reassign", pb.ReassignResponse(operation=DONE))
     commands.run("reassign", "--file", "-", "--yes", input_="sea/4=3,2  # back\n\nbay/0=1\n")
-    (requested,) = commands.controller.asked["Reassign"]
+    (requested,) = commands.controller.requests["Reassign"]
     assert [(m.topic, m.partition, list(m.target)) for m in requested.moves] == [
         ("sea", 4, [3, 2]),
         ("bay", 0, [1]),
@@ -87,10 +87,10 @@ def test_an_empty_plan_is_not_a_fault(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=pb.Plan()))
     printed = commands.run("rebalance", "--dry-run", "--json").stdout
     result = commands.run("reassign", "--file", "-", "--yes", input_=printed)
-    assert (result.exit_code, "nothing was begun" in result.stdout) == (ExitStatus.DONE, True)
+    assert (result.exit_code, "nothing was started" in result.stdout) == (ExitStatus.DONE, True)
     ran = commands.run("reassign", "--file", "-", "--yes", "--json", input_=printed)
     assert json.loads(ran.stdout)["plan"]["move_count"] == 0
-    assert commands.controller.asked["Reassign"] == []
+    assert commands.controller.requests["Reassign"] == []
 
 
 @pytest.mark.parametrize(
@@ -120,27 +120,27 @@ DANGEROUS = [
 ]
 
 
-@pytest.mark.parametrize(("looks", "arguments"), DANGEROUS)
+@pytest.mark.parametrize(("query", "arguments"), DANGEROUS)
 def test_without_a_terminal_a_destructive_command_needs_yes(
-    commands: Commands, looks: str, arguments: list[str]
+    commands: Commands, query: str, arguments: list[str]
 ) -> None:
-    if looks != "DescribeTopics":
-        commands.controller.answer(looks, getattr(pb, f"{looks}Response")())
+    if query != "DescribeTopics":
+        commands.controller.answer(query, getattr(pb, f"{query}Response")())
     result = commands.run(*arguments)
     assert result.exit_code == ExitStatus.USAGE
-    assert "say --yes to do it where nobody can be asked, or --dry-run" in result.stderr
-    assert commands.controller.called() == [looks]
-    assert all(getattr(r, "dry_run", True) for r in commands.controller.asked[looks])
+    assert "give --yes to do it without confirmation, or --dry-run" in result.stderr
+    assert commands.controller.called() == [query]
+    assert all(getattr(r, "dry_run", True) for r in commands.controller.requests[query])
 
 
-@pytest.mark.parametrize(("looks", "arguments"), DANGEROUS)
+@pytest.mark.parametrize(("query", "arguments"), DANGEROUS)
 def test_a_missing_topic_or_broker_is_reported_before_confirmation(
-    commands: Commands, looks: str, arguments: list[str]
+    commands: Commands, query: str, arguments: list[str]
 ) -> None:
-    if looks == "DescribeTopics":
+    if query == "DescribeTopics":
         commands.cluster.topics.clear()
     else:
-        commands.controller.refuse(looks, ErrorCode.UNKNOWN_OPERATION, "there is none")
+        commands.controller.refuse(query, ErrorCode.UNKNOWN_OPERATION, "there is none")
     result = commands.run(*arguments)
     assert result.exit_code == ExitStatus.NOT_FOUND
     assert "--yes" not in result.stderr
@@ -157,7 +157,7 @@ def test_the_plan_is_shown_before_confirmation(commands: Commands) -> None:
     assert "sea/4      1,2       3,2" in result.stderr
     assert "Operation grow (rebalance) is running." in result.stdout
     assert "tidelog operations watch grow" in result.stderr
-    planned, started = commands.controller.asked["AddBrokers"]
+    planned, started = commands.controller.requests["AddBrokers"]
     assert (planned.dry_run, started.dry_run) == (True, False)
     assert (list(started.broker_ids), started.operation_id[:3]) == ([3], "op-")
 
@@ -166,8 +166,8 @@ def test_a_declined_confirmation_starts_nothing(commands: Commands) -> None:
     commands.controller.answer("RemoveBrokers", pb.RemoveBrokersResponse(plan=PLAN))
     result = commands.run("brokers", "remove", "3", input_="\n", interactive=True)
     assert result.exit_code == ExitStatus.FAILED
-    assert "Nothing was begun" in result.stderr
-    assert len(commands.controller.asked["RemoveBrokers"]) == 1
+    assert "Nothing was started" in result.stderr
+    assert len(commands.controller.requests["RemoveBrokers"]) == 1
 
 
 def test_an_empty_plan_needs_no_confirmation(commands: Commands) -> None:
@@ -177,7 +177,7 @@ def test_an_empty_plan_needs_no_confirmation(commands: Commands) -> None:
     )
     result = commands.run("rebalance", interactive=True)
     assert result.exit_code == ExitStatus.DONE
-    assert "Go on?" not in result.stderr
+    assert "Continue?" not in result.stderr
 
 
 def test_a_long_plan_is_shortened_at_a_confirmation_and_complete_in_a_dry_run(
@@ -201,7 +201,7 @@ def test_only_the_confirmed_plan_is_started(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(plan=PLAN), conflict)
     result = commands.run("rebalance", input_="y\n", interactive=True)
     assert (result.exit_code, "another one" in result.stderr) == (ExitStatus.FAILED, True)
-    planned, started = commands.controller.asked["Rebalance"]
+    planned, started = commands.controller.requests["Rebalance"]
     assert (planned.expected_plan, started.expected_plan) == ("", PLAN.digest)
 
 
@@ -223,15 +223,15 @@ def test_a_plan_from_a_dry_run_can_be_started_by_its_digest(commands: Commands, 
     assert f"--expected-plan {PLAN.digest}" in shown.stderr
     started = commands.run(*BEGINNING[call], "--expected-plan", PLAN.digest, "--yes")
     assert started.exit_code == ExitStatus.DONE
-    requested = [(r.dry_run, r.expected_plan) for r in commands.controller.asked[call]]
+    requested = [(r.dry_run, r.expected_plan) for r in commands.controller.requests[call]]
     assert requested == [(True, ""), (False, PLAN.digest)]
 
 
 def test_an_expected_plan_is_the_only_one_to_confirm(commands: Commands) -> None:
     commands.controller.refuse("Rebalance", ErrorCode.REVISION_CONFLICT, "another one")
     result = commands.run("rebalance", "--expected-plan", "d1", interactive=True)
-    assert (result.exit_code, "Go on?" in result.stderr) == (ExitStatus.FAILED, False)
-    (planned,) = commands.controller.asked["Rebalance"]
+    assert (result.exit_code, "Continue?" in result.stderr) == (ExitStatus.FAILED, False)
+    (planned,) = commands.controller.requests["Rebalance"]
     assert (planned.dry_run, planned.expected_plan) == (True, "d1")
 
 
@@ -245,7 +245,7 @@ def test_an_empty_digest_is_wrong_usage(commands: Commands) -> None:
 def test_a_request_carries_its_id_and_its_caller(commands: Commands) -> None:
     commands.controller.answer("Rebalance", pb.RebalanceResponse(operation=DONE))
     commands.run("rebalance", "--yes", "--operation-id", "grow", "--requested-by", "ann")
-    (requested,) = commands.controller.asked["Rebalance"]
+    (requested,) = commands.controller.requests["Rebalance"]
     assert requested.operation_id == "grow"
     assert commands.controller.requested_by == ["ann"]
 
@@ -257,7 +257,7 @@ def test_a_repeated_request_is_neither_planned_nor_confirmed_again(
     commands.controller.answer("Rebalance", pb.RebalanceResponse(operation=DONE))
     result = commands.run("rebalance", "--operation-id", "grow", interactive=True)
     assert result.exit_code == ExitStatus.DONE
-    assert [request.dry_run for request in commands.controller.asked["Rebalance"]] == [False]
+    assert [request.dry_run for request in commands.controller.requests["Rebalance"]] == [False]
 
 
 def test_an_unencodable_caller_name_is_wrong_usage(commands: Commands) -> None:
@@ -329,7 +329,7 @@ def test_a_replication_factor_request_names_all_topics(commands: Commands) -> No
         "SetReplicationFactor", pb.SetReplicationFactorResponse(operation=DONE)
     )
     commands.run("topics", "set-replication-factor", "sea", "bay", "-r", "3", "--yes")
-    (requested,) = commands.controller.asked["SetReplicationFactor"]
+    (requested,) = commands.controller.requests["SetReplicationFactor"]
     assert (list(requested.topics), requested.replication_factor) == (["sea", "bay"], 3)
 
 
@@ -338,7 +338,7 @@ def test_operations_are_listed_by_state_and_kind(commands: Commands) -> None:
         "ListOperations", pb.ListOperationsResponse(operations=[operation(done=1)])
     )
     result = commands.run("operations", "list", "--state", "running", "--kind", "rebalance")
-    (requested,) = commands.controller.asked["ListOperations"]
+    (requested,) = commands.controller.requests["ListOperations"]
     assert list(requested.states) == [pb.OPERATION_STATE_RUNNING]
     assert list(requested.kinds) == [pb.OPERATION_KIND_REBALANCE]
     row = result.stdout.splitlines()[1].split()
@@ -429,10 +429,10 @@ def test_a_cancellation_shows_what_is_reverted_and_asks_for_confirmation(
     )
     result = commands.run("operations", "cancel", "grow", input_="y\n", interactive=True)
     assert result.exit_code == ExitStatus.DONE
-    assert "1 move under way would go back, and 1 move would never begin" in result.stderr
+    assert "1 active move would be rolled back, and 1 waiting move would" in result.stderr
     assert "sea/4      3,2       1,2" in result.stderr
     assert "Warning: besides the moves, topic sea gets replication factor 2" in result.stderr
-    assert [r.dry_run for r in commands.controller.asked["CancelOperation"]] == [True, False]
+    assert [r.dry_run for r in commands.controller.requests["CancelOperation"]] == [True, False]
 
 
 def test_a_dry_run_of_a_cancellation_is_a_plan(commands: Commands) -> None:
@@ -448,5 +448,5 @@ def test_a_dry_run_of_a_cancellation_is_a_plan(commands: Commands) -> None:
 def test_a_reversal_names_the_operation_that_it_reverts(commands: Commands) -> None:
     commands.controller.answer("ReverseOperation", pb.ReverseOperationResponse(operation=DONE))
     commands.run("operations", "reverse", "grow", "--yes", "--operation-id", "back")
-    (requested,) = commands.controller.asked["ReverseOperation"]
+    (requested,) = commands.controller.requests["ReverseOperation"]
     assert (requested.reversed_operation_id, requested.operation_id) == ("grow", "back")

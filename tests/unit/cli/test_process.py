@@ -69,7 +69,7 @@ def test_a_closed_pipe_ends_the_command_quietly(commands: Commands) -> None:
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("topics", "list", "--json")])
 @pytest.mark.parametrize(
-    ("redirected", "status", "said"),
+    ("redirected", "status", "message"),
     [
         (">/dev/full", ExitStatus.FAILED, "cannot write to stdout: No space left on device"),
         (">&-", ExitStatus.DONE, ""),
@@ -77,7 +77,11 @@ def test_a_closed_pipe_ends_the_command_quietly(commands: Commands) -> None:
     ],
 )
 def test_unwritable_output_ends_the_command_with_one_line(
-    commands: Commands, arguments: tuple[str, ...], redirected: str, status: ExitStatus, said: str
+    commands: Commands,
+    arguments: tuple[str, ...],
+    redirected: str,
+    status: ExitStatus,
+    message: str,
 ) -> None:
     done = subprocess.run(
         ["sh", "-c", f'"$@" {redirected}', "sh", *TIDELOG, *arguments],
@@ -88,8 +92,8 @@ def test_unwritable_output_ends_the_command_with_one_line(
         timeout=WAIT_SECONDS,
     )
     lines = done.stderr.splitlines()
-    assert (done.returncode, len(lines)) == (status, 1 if said else 0), done.stderr
-    assert said in done.stderr
+    assert (done.returncode, len(lines)) == (status, 1 if message else 0), done.stderr
+    assert message in done.stderr
 
 
 def test_a_closed_stdin_counts_as_its_end(commands: Commands) -> None:

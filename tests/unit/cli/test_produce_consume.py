@@ -126,7 +126,7 @@ def test_a_failed_delivery_stops_and_names_the_line_to_resume_at(commands: Comma
     result = commands.run("produce", "sea", "--json", input_="a\nb\n")
     assert result.exit_code == ExitStatus.FAILED
     assert "line 1: not known here" in result.stderr
-    assert "begin again at line 1" in result.stderr
+    assert "start again at line 1" in result.stderr
     document = json.loads(result.stdout)
     assert (document["delivered"], document["unsent"]) == (0, 2)
     assert document["unsent_lines"][0] == {
@@ -282,14 +282,14 @@ def test_later_records_are_printed_only_with_follow(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(commands, 0, [b"a"])
-    go_to = consume_module._go_to
+    go_to = consume_module._seek
 
     async def go_to_and_append(*arguments: object) -> None:
         # The log ends are known by now.
         fill(commands, 0, [b"late"])
         await go_to(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(consume_module, "_go_to", go_to_and_append)
+    monkeypatch.setattr(consume_module, "_seek", go_to_and_append)
     assert commands.run("consume", "sea", *FAR_TIMEOUT).stdout == "a\n"
     followed = commands.run("consume", "sea", "--follow", "--max", "3")
     assert sorted(followed.stdout.splitlines()) == ["a", "late", "late"]

@@ -61,14 +61,14 @@ def test_survivors_are_described_as_json(leaderless: Commands) -> None:
     assert (document["topic"], document["partition"], document["revision"]) == ("sea", 1, 33)
     lost = [survivor["lost_records"] for survivor in document["survivors"]]
     assert lost == [10, 0, None]
-    (requested,) = leaderless.controller.asked["DescribeRecovery"]
+    (requested,) = leaderless.controller.requests["DescribeRecovery"]
     assert (requested.topic, list(requested.partitions)) == ("sea", [1])
 
 
 def test_with_leaders_everywhere_there_is_nothing_to_recover(commands: Commands) -> None:
     commands.controller.answer("DescribeRecovery", pb.DescribeRecoveryResponse())
     result = commands.run("recovery", "describe")
-    assert result.stdout == "Every partition that is meant has a leader.\n"
+    assert result.stdout == "Every selected partition has a leader.\n"
 
 
 def test_a_choice_shows_its_loss_and_needs_the_topic_name(leaderless: Commands) -> None:
@@ -78,14 +78,14 @@ def test_a_choice_shows_its_loss_and_needs_the_topic_name(leaderless: Commands) 
     assert "RecoverPartitions" not in leaderless.controller.called()
     done = leaderless.run("recovery", "choose", "sea/1=1", input_="sea\n", interactive=True)
     assert done.exit_code == ExitStatus.DONE
-    assert "If broker 1 leads sea/1, 10 records that others hold would be cut." in done.stderr
+    assert "If broker 1 leads sea/1, 10 records that others hold would be truncated." in done.stderr
     assert "What only 3 holds is lost, too" in done.stderr
     assert done.stdout == "Broker 1 leads sea/1.\n"
 
 
 def test_a_choice_applies_only_to_the_shown_state(leaderless: Commands) -> None:
     leaderless.run("recovery", "choose", "sea/1=2", "--yes")
-    (requested,) = leaderless.controller.asked["RecoverPartitions"]
+    (requested,) = leaderless.controller.requests["RecoverPartitions"]
     choice = pb.RecoveryChoice(partition=1, broker_id=2, expected_revision=33)
     assert list(requested.choices) == [choice]
 
@@ -113,7 +113,7 @@ def test_a_repeated_choice_that_was_carried_out_is_not_a_fault(
 
 def test_a_dry_run_elects_no_leader(leaderless: Commands) -> None:
     result = leaderless.run("recovery", "choose", "sea/1=2", "--dry-run")
-    assert "If broker 2 leads sea/1, nothing that others hold would be cut." in result.stdout
+    assert "If broker 2 leads sea/1, nothing that others hold would be truncated." in result.stdout
     document = json.loads(
         leaderless.run("recovery", "choose", "sea/1=9", "--dry-run", "--json").stdout
     )
@@ -124,7 +124,7 @@ def test_a_dry_run_elects_no_leader(leaderless: Commands) -> None:
 
 def test_a_broker_without_a_replica_is_distinguished(leaderless: Commands) -> None:
     result = leaderless.run("recovery", "choose", "sea/1=9", "--dry-run")
-    assert "Broker 9 holds no replica of sea/1: the choice will be refused." in result.stdout
+    assert "Broker 9 holds no replica of sea/1: the choice will be rejected." in result.stdout
 
 
 def test_a_pending_election_names_what_it_waits_for(commands: Commands) -> None:
@@ -150,9 +150,9 @@ def test_partitions_of_two_topics_are_wrong_usage(commands: Commands) -> None:
 
 def test_recovery_by_the_best_log_is_tried_first(leaderless: Commands) -> None:
     waits = leaderless.run("topics", "recover", "sea", "--dry-run").stdout
-    assert "It would wait for 3; where they are lost for good, say --from-live-replicas" in waits
+    assert "The election would wait for brokers 3; if they are lost for good, give" in waits
     live = leaderless.run("topics", "recover", "sea", "--from-live-replicas", "--dry-run").stdout
-    assert "The longest log in the newest epoch" in live
+    assert "the one with the longest log in the newest epoch" in live
     document = json.loads(leaderless.run("topics", "recover", "sea", "--dry-run", "--json").stdout)
     assert (document["dry_run"], document["results"]) == (True, [])
     assert [one["partition"] for one in document["described"]] == [1]

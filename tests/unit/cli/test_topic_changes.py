@@ -49,7 +49,7 @@ def test_a_topic_is_created_with_an_assignment_under_an_id(commands: Commands) -
     result = commands.run(
         *("topics", "create", "bay", "--assignment", "1,0:0,1", "--operation-id", "mine", "--json")
     )
-    (requested,) = commands.controller.asked["CreateTopic"]
+    (requested,) = commands.controller.requests["CreateTopic"]
     assert [list(a.replicas) for a in requested.assignment] == [[1, 0], [0, 1]]
     assert (requested.partitions, requested.replication_factor, requested.operation_id) == (
         2,
@@ -114,7 +114,7 @@ def test_a_harmless_change_needs_no_confirmation(commands: Commands) -> None:
     result = commands.run("topics", "alter-config", "sea", "-s", "retention_ms=2000", "-u", "x")
     assert result.exit_code == ExitStatus.DONE
     assert result.stdout.splitlines()[-1].split() == ["retention_ms", "1000", "2000"]
-    planned, made = commands.controller.asked["AlterTopicConfig"]
+    planned, made = commands.controller.requests["AlterTopicConfig"]
     assert (planned.dry_run, made.dry_run, made.expected_revision) == (True, False, 44)
     assert (dict(made.set), list(made.unset)) == ({"retention_ms": "2000"}, ["x"])
 
@@ -122,21 +122,21 @@ def test_a_harmless_change_needs_no_confirmation(commands: Commands) -> None:
 def test_a_change_that_may_lose_records_needs_confirmation(commands: Commands) -> None:
     commands.controller.answer("AlterTopicConfig", SHORTER)
     arguments = ["topics", "alter-config", "sea", "--set", "retention_ms=500"]
-    unasked = commands.run(*arguments)
-    assert unasked.exit_code == ExitStatus.USAGE
-    assert "deleted for good, shortly; say --yes" in unasked.stderr
+    rejected = commands.run(*arguments)
+    assert rejected.exit_code == ExitStatus.USAGE
+    assert "deleted for good, shortly; give --yes" in rejected.stderr
     rejected = commands.run(*arguments, input_="n\n", interactive=True)
     assert rejected.exit_code == ExitStatus.FAILED
     assert "retention_ms: 1000 -> 500" in rejected.stderr
-    assert all(r.dry_run for r in commands.controller.asked["AlterTopicConfig"])
+    assert all(r.dry_run for r in commands.controller.requests["AlterTopicConfig"])
     assert commands.run(*arguments, "--yes").exit_code == ExitStatus.DONE
 
 
 def test_setting_the_present_value_is_not_a_change(commands: Commands) -> None:
     commands.controller.answer("AlterTopicConfig", pb.AlterTopicConfigResponse(revision=44))
     result = commands.run("topics", "alter-config", "sea", "--set", "segment_ms=5")
-    assert result.stdout == "Topic sea is configured so already.\n"
-    assert len(commands.controller.asked["AlterTopicConfig"]) == 1
+    assert result.stdout == "Topic sea has this configuration already.\n"
+    assert len(commands.controller.requests["AlterTopicConfig"]) == 1
 
 
 def test_an_unknown_key_is_rejected_with_the_message_of_the_controller(commands: Commands) -> None:
@@ -189,7 +189,7 @@ def test_partitions_are_added_after_confirmation(commands: Commands) -> None:
     assert result.stdout == "Added 1 partition to topic sea: 3 in all.\n"
     assert "Records with a key go to other partitions" in result.stderr
     assert "Brokers 1 have not acknowledged it yet" in result.stderr
-    planned, made = commands.controller.asked["AddPartitions"]
+    planned, made = commands.controller.requests["AddPartitions"]
     assert (planned.dry_run, made.partitions, made.expected_revision) == (True, 3, 44)
 
 
@@ -202,7 +202,7 @@ def test_planned_placements_are_requested_up_to_the_limit_of_a_request(
         "AddPartitions", pb.AddPartitionsResponse(added=added, revision=44, assignment=placed)
     )
     commands.run("topics", "add-partitions", "sea", "-p", str(added + 2), "--yes")
-    _, made = commands.controller.asked["AddPartitions"]
+    _, made = commands.controller.requests["AddPartitions"]
     assert list(made.assignment) == placed[:sent]
 
 
@@ -237,10 +237,10 @@ def test_a_repeated_request_waits_for_the_first(
 ) -> None:
     commands.controller.answer(method, nothing)
     commands.run("topics", verb, "sea", "-p", "2", interactive=True)
-    planned, waited = commands.controller.asked[method]
+    planned, waited = commands.controller.requests[method]
     assert (planned.dry_run, waited.dry_run, waited.expected_revision) == (True, False, 44)
     commands.run("topics", verb, "sea", "-p", "2", "--dry-run")
-    assert commands.controller.asked[method][-1].dry_run
+    assert commands.controller.requests[method][-1].dry_run
 
 
 def test_a_repeated_creation_returns_the_original_factor(
@@ -251,7 +251,7 @@ def test_a_repeated_creation_returns_the_original_factor(
     commands.controller.answer("DescribeTopics", pb.DescribeTopicsResponse(topics=[there]))
     commands.run("topics", "create", "bay", "--operation-id", "mine")
     commands.run("topics", "create", "bay")
-    again, other = commands.controller.asked["CreateTopic"]
+    again, other = commands.controller.requests["CreateTopic"]
     assert (again.replication_factor, other.replication_factor) == (1, 2)
 
 
@@ -263,7 +263,7 @@ def test_partitions_are_removed_after_the_topic_name_was_typed(commands: Command
     assert "2 partitions (4 to 5, on brokers 1,2) and all their records" in rejected.stderr
     done = commands.run(*arguments, input_="sea\n", interactive=True)
     assert done.stdout == "Removed 2 partitions of topic sea: 4 are left.\n"
-    made = commands.controller.asked["RemovePartitions"][-1]
+    made = commands.controller.requests["RemovePartitions"][-1]
     assert (made.confirm_topic, made.expected_revision, made.dry_run) == ("sea", 44, False)
 
 
@@ -273,4 +273,4 @@ def test_a_removal_is_planned(commands: Commands) -> None:
     assert "would be deleted for good" in commands.run(*arguments).stdout
     document = json.loads(commands.run(*arguments, "--json").stdout)
     assert (document["removed"], document["brokers"], document["trace_id"]) == (2, [1, 2], None)
-    assert all(r.dry_run for r in commands.controller.asked["RemovePartitions"])
+    assert all(r.dry_run for r in commands.controller.requests["RemovePartitions"])

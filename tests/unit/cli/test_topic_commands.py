@@ -180,18 +180,18 @@ def test_a_recovery_asks_for_confirmation_and_states_the_loss(commands: Commands
     )
     assert rejected.exit_code == ExitStatus.FAILED
     assert "1 partition (1) without a leader" in rejected.stderr
-    assert "gone for good, also where they were acknowledged" in rejected.stderr
-    assert "are not waited for" in rejected.stderr
+    assert "lost for good, even if they were acknowledged" in rejected.stderr
+    assert "does not wait for" in rejected.stderr
     assert commands.cluster.topics["sea"].partitions[1].leader == NO_LEADER
     done = commands.run("topics", "recover", "sea", input_="y\n", interactive=True)
     assert done.exit_code == ExitStatus.DONE
-    assert "are not waited for" not in done.stderr
+    assert "does not wait for" not in done.stderr
 
 
 def test_a_recovery_without_a_terminal_needs_yes(commands: Commands) -> None:
     result = commands.run("topics", "recover", "sea")
     assert result.exit_code == ExitStatus.USAGE
-    assert "say --yes" in result.stderr
+    assert "give --yes" in result.stderr
 
 
 def test_with_leaders_everywhere_there_is_nothing_to_recover(commands: Commands) -> None:

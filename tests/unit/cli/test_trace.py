@@ -21,10 +21,16 @@ from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.state_changes.json_form import format_time
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value, value_of
 from tidelog.state_changes.tracing import TraceScope
-from tidelog.state_changes.tracing import trace as lives_in
+from tidelog.state_changes.tracing import trace as changes_of
 from unit.cli.conftest import Commands
 from unit.client.planted_topic import publish
-from unit.state_changes.planted import BEGAN_MS, elsewhere, leader_death, of_broker, told
+from unit.state_changes.sample_events import (
+    BEGAN_MS,
+    elsewhere,
+    leader_death,
+    of_broker,
+    state_change,
+)
 from unit.state_changes.test_log_lines import line
 
 _GOLDEN = Path(__file__).parent / "golden"
@@ -39,7 +45,7 @@ def commands(commands: Commands) -> Commands:
 
 
 def _shown(events: list[StateChange], scope: TraceScope = SEA_0) -> str:
-    return "\n".join(trace_view.stories(lives_in(events, scope))) + "\n"
+    return "\n".join(trace_view.stories(changes_of(events, scope))) + "\n"
 
 
 def _golden(name: str) -> str:
@@ -64,19 +70,19 @@ def test_an_unfinished_change_is_marked() -> None:
 
 def test_a_topic_is_condensed_to_one_line_per_change() -> None:
     twin = [e._replace(partition=4) for e in leader_death() if e.change_id]
-    lives = lives_in(leader_death() + twin + elsewhere(), TraceScope("sea"))
-    assert "\n".join(trace_view.condensed_lines(lives)) + "\n" == _golden("topic.txt")
+    changes = changes_of(leader_death() + twin + elsewhere(), TraceScope("sea"))
+    assert "\n".join(trace_view.condensed_lines(changes)) + "\n" == _golden("topic.txt")
 
 
 def test_a_condensed_line_names_missing_acknowledgements() -> None:
-    lines = trace_view.condensed_lines(lives_in(_unacknowledged(), TraceScope("sea")))
+    lines = trace_view.condensed_lines(changes_of(_unacknowledged(), TraceScope("sea")))
     assert lines[-1].endswith("NOT COMPLETED by broker 1")
 
 
 def test_an_ignored_report_is_not_attributed_to_the_reported_leader() -> None:
     report = of_broker(0, Kind.LEADER_UNREACHABLE, 2)
     requested = report._replace(service="broker-1", stage=Stage.REQUESTED, change_id="report")
-    (condensed,) = trace_view.condensed_lines(lives_in([requested], TraceScope()))
+    (condensed,) = trace_view.condensed_lines(changes_of([requested], TraceScope()))
     assert condensed.endswith("NOT COMPLETED")
 
 
@@ -93,12 +99,12 @@ def test_a_single_stage_shows_all_its_details() -> None:
 
 def test_a_failed_broker_change_has_no_partition_count() -> None:
     failed = of_broker(0, Kind.REGISTRATION, 2)._replace(stage=Stage.FAILED)
-    (line_shown,) = trace_view.condensed_lines(lives_in([failed], TraceScope()))
+    (line_shown,) = trace_view.condensed_lines(changes_of([failed], TraceScope()))
     assert line_shown.endswith("  FAILED")
 
 
 def test_a_json_document_has_every_stage() -> None:
-    document = trace_view.document(lives_in(_unacknowledged(), SEA_0)[-1])
+    document = trace_view.document(changes_of(_unacknowledged(), SEA_0)[-1])
     assert document["change_id"] == "c3-17"
     assert len(document["stages"]) == 8
     assert document["missing"] == [
@@ -170,29 +176,29 @@ def test_a_truncated_gzip_file_is_read_up_to_its_end(commands: Commands, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--files"], "--files needs log files"),
         (["--files", "sea/0"], "--files needs log files"),
         (["--files", "nowhere.log", "elsewhere.log"], "there are no files nowhere.log"),
-        (["--files", "--follow", "x.log"], "--follow asks the cluster"),
+        (["--files", "--follow", "x.log"], "--follow queries the cluster"),
         (["sea/0", "a.log"], "log files need --files"),
         (["sea/99999999999999"], "no partition has a higher number than 2147483647"),
     ],
 )
 def test_wrong_usage_says_what_is_valid(
-    commands: Commands, arguments: list[str], said: str
+    commands: Commands, arguments: list[str], message: str
 ) -> None:
     result = commands.run("trace", *arguments)
     assert result.exit_code == ExitStatus.USAGE
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 # From services.
 
 
-def _tell(commands: Commands, events: list[StateChange]) -> None:
-    async def tell() -> None:
+def _report(commands: Commands, events: list[StateChange]) -> None:
+    async def report() -> None:
         for event in events:
             commands.cluster.brokers[0 if event.service == "broker-1" else 1].state_changes.add(
                 event
@@ -201,17 +207,17 @@ def _tell(commands: Commands, events: list[StateChange]) -> None:
             # Otherwise its log lines would mix with the command's output.
             broker.state_changes.flush()
 
-    commands.in_loop(tell())
+    commands.in_loop(report())
 
 
 def test_services_together_give_the_trace(commands: Commands) -> None:
-    _tell(commands, leader_death() + elsewhere())
+    _report(commands, leader_death() + elsewhere())
     result = commands.run("trace", "sea/0")
     assert result.stdout == _golden("leader_death.txt")
 
 
 def test_events_of_a_dead_service_are_read_from_the_topic(commands: Commands) -> None:
-    _tell(commands, [event for event in leader_death() if event.service == "broker-1"])
+    _report(commands, [event for event in leader_death() if event.service == "broker-1"])
     publish(commands.cluster, [e for e in leader_death() if e.service != "broker-1"])
     result = commands.run("trace", "sea/0")
     assert result.stdout == _golden("leader_death.txt")
@@ -219,7 +225,7 @@ def test_events_of_a_dead_service_are_read_from_the_topic(commands: Commands) ->
 
 
 def test_an_event_from_a_service_and_the_topic_is_shown_once(commands: Commands) -> None:
-    _tell(commands, leader_death() + elsewhere())
+    _report(commands, leader_death() + elsewhere())
     publish(commands.cluster, leader_death() + elsewhere())
     result = commands.run("trace", "sea/0", "--json")
     documents = [json.loads(text) for text in result.stdout.splitlines()]
@@ -228,14 +234,14 @@ def test_an_event_from_a_service_and_the_topic_is_shown_once(commands: Commands)
 
 def test_without_the_topic_the_trace_comes_from_services_with_a_note(commands: Commands) -> None:
     del commands.cluster.topics[STATE_CHANGES_TOPIC]
-    _tell(commands, leader_death())
+    _report(commands, leader_death())
     result = commands.run("trace", "sea/0")
     assert result.stdout == _golden("leader_death.txt")
     assert "There is no topic __state_changes" in result.stderr
 
 
 def test_without_a_topic_argument_the_whole_cluster_is_traced(commands: Commands) -> None:
-    _tell(commands, leader_death() + elsewhere())
+    _report(commands, leader_death() + elsewhere())
     told_of = [text.split("  ")[1:3] for text in commands.run("trace").stdout.splitlines()]
     assert told_of == [
         ["broker_fenced", "broker 2 (broker epoch 42)"],
@@ -248,15 +254,15 @@ def test_without_a_topic_argument_the_whole_cluster_is_traced(commands: Commands
 
 
 def test_json_has_one_document_per_change(commands: Commands) -> None:
-    _tell(commands, leader_death())
+    _report(commands, leader_death())
     result = commands.run("trace", "sea/0", "--json")
     kinds = [json.loads(text)["kind"] for text in result.stdout.splitlines()]
     assert kinds == ["broker_fenced", "broker_left", "election"]
 
 
 def test_since_omits_older_changes(commands: Commands) -> None:
-    late = told(86_400_000, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=2000)
-    _tell(commands, [*leader_death(), late])
+    late = state_change(86_400_000, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=2000)
+    _report(commands, [*leader_death(), late])
     since = format_time(BEGAN_MS + 3_600_000)
     result = commands.run("trace", "sea/0", "--since", since)
     assert "isr_expand" in result.stdout
@@ -264,17 +270,17 @@ def test_since_omits_older_changes(commands: Commands) -> None:
 
 
 def test_silent_services_are_named(commands: Commands) -> None:
-    _tell(commands, leader_death())
+    _report(commands, leader_death())
     silent = commands.cluster.brokers[0]
     commands.in_loop(silent.close())
     silent.alive = True  # other brokers take it for the active one
     result = commands.run("trace", "sea/0")
-    assert f"Not heard: {silent.address}" in result.stderr
+    assert f"No answer from {silent.address}" in result.stderr
     assert "election" in result.stdout
 
 
 def test_a_silent_service_with_two_names_is_named_once(commands: Commands) -> None:
-    _tell(commands, leader_death())
+    _report(commands, leader_death())
     silent, heard = commands.cluster.brokers[0], commands.cluster.brokers[1]
     commands.in_loop(silent.close())
     silent.alive = True  # other brokers take it for the active one
@@ -282,13 +288,13 @@ def test_a_silent_service_with_two_names_is_named_once(commands: Commands) -> No
     assert host == "127.0.0.1"
     bootstrap = f"{heard.address},localhost:{port}"
     result = commands.run("trace", "sea/0", "--bootstrap", bootstrap)
-    notes = [note for note in result.stderr.splitlines() if note.startswith("Not heard:")]
-    assert [note.split()[2] for note in notes if f":{port} (" in note] == [silent.address]
+    notes = [note for note in result.stderr.splitlines() if note.startswith("No answer from")]
+    assert [note.split()[3] for note in notes if f":{port} (" in note] == [silent.address]
 
 
 def test_a_partition_without_recorded_events_is_reported(commands: Commands) -> None:
     result = commands.run("trace", "sea/1")
-    assert "No service remembers a change of sea/1" in result.stderr
+    assert "No service keeps a change of sea/1" in result.stderr
     assert result.exit_code == ExitStatus.DONE
 
 
@@ -346,23 +352,25 @@ async def _events_of(
 # Topics and partitions that do not exist.
 
 
-@pytest.mark.parametrize("wanted", ["nosuch", "nosuch/0", "sea/99"])
+@pytest.mark.parametrize("target", ["nosuch", "nosuch/0", "sea/99"])
 def test_an_unknown_topic_without_recorded_events_is_rejected(
-    commands: Commands, wanted: str
+    commands: Commands, target: str
 ) -> None:
-    creation = told(0, "broker-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
-    _tell(commands, [creation, *leader_death()])
-    result = commands.run("trace", wanted)
+    creation = state_change(0, "broker-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
+    _report(commands, [creation, *leader_death()])
+    result = commands.run("trace", target)
     assert result.exit_code == ExitStatus.NOT_FOUND
     assert result.stdout == ""
     assert "does not exist" in result.stderr
 
 
-@pytest.mark.parametrize("wanted", ["ore", "ore/0", "ore/5"])
-def test_a_deleted_topic_has_a_trace(commands: Commands, wanted: str) -> None:
-    deletion = told(0, "broker-1", Kind.TOPIC_DELETION, Stage.COMPLETED, topic="ore", partition=-1)
-    _tell(commands, [deletion])
-    result = commands.run("trace", wanted)
+@pytest.mark.parametrize("target", ["ore", "ore/0", "ore/5"])
+def test_a_deleted_topic_has_a_trace(commands: Commands, target: str) -> None:
+    deletion = state_change(
+        0, "broker-1", Kind.TOPIC_DELETION, Stage.COMPLETED, topic="ore", partition=-1
+    )
+    _report(commands, [deletion])
+    result = commands.run("trace", target)
     assert result.exit_code == ExitStatus.DONE
     assert "topic_deletion  ore" in result.stdout
 
@@ -370,17 +378,17 @@ def test_a_deleted_topic_has_a_trace(commands: Commands, wanted: str) -> None:
 def test_an_end_that_only_the_topic_could_have_is_not_reported_missing(commands: Commands) -> None:
     """The service logged the start before the oldest event that it remembers."""
     publish(commands.cluster, _unacknowledged())
-    _tell(commands, [])
+    _report(commands, [])
     result = commands.run("trace", "sea/0")
     assert "- become_follower of broker 1: whether it was completed is not known" in result.stdout
-    _tell(commands, _unacknowledged())
+    _report(commands, _unacknowledged())
     assert "! become_follower of broker 1" in commands.run("trace", "sea/0").stdout
 
 
 def test_a_note_says_how_far_back_the_trace_reaches(commands: Commands) -> None:
-    _tell(commands, [e for e in leader_death() if e.service == "broker-1"])
-    _tell(commands, [told(99, "broker-3", Kind.HW_STALLED, Stage.COMPLETED)])
-    note = f"broker-3 remembers nothing from before {format_time(BEGAN_MS + 99)}"
+    _report(commands, [e for e in leader_death() if e.service == "broker-1"])
+    _report(commands, [state_change(99, "broker-3", Kind.HW_STALLED, Stage.COMPLETED)])
+    note = f"broker-3 keeps no events from before {format_time(BEGAN_MS + 99)}"
     assert note in commands.run("trace", "sea/0").stderr
     since = format_time(BEGAN_MS + 99)
     assert note not in commands.run("trace", "sea/0", "--since", since).stderr
@@ -388,10 +396,10 @@ def test_a_note_says_how_far_back_the_trace_reaches(commands: Commands) -> None:
 
 def test_a_topic_younger_than_all_rings_has_a_complete_trace(commands: Commands) -> None:
     joined = of_broker(-99, Kind.BROKER_JOINED, 3)
-    creation = told(-9, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
-    _tell(commands, [joined, joined._replace(service="broker-1"), creation, *leader_death()])
-    assert "remembers nothing from before" not in commands.run("trace", "sea/0").stderr
-    assert "remembers nothing from before" in commands.run("trace").stderr
+    creation = state_change(-9, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
+    _report(commands, [joined, joined._replace(service="broker-1"), creation, *leader_death()])
+    assert "keeps no events from before" not in commands.run("trace", "sea/0").stderr
+    assert "keeps no events from before" in commands.run("trace").stderr
 
 
 def test_without_any_service_the_error_points_to_log_files(commands: Commands) -> None:

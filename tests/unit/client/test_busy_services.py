@@ -131,7 +131,7 @@ def test_what_busy_services_report_of_the_store_is_explained() -> None:
         services.states = [replace(state, store=lost) for state in services.states]
         first = (await explained(services)).findings[0]
         assert first.cause == "store_unreachable"
-        assert "broker-2 has had no answer" in " ".join(first.evidence)
+        assert "broker-2 has received no answer" in " ".join(first.evidence)
 
     run(story())
 

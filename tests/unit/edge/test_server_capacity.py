@@ -191,8 +191,9 @@ async def test_a_client_that_is_rejected_for_its_watch_streams_is_a_finding(
         cluster.limited_clients[1] = on.callers.limited(reached.last_ms)
         (finding,) = cluster.explain()
         assert finding.cause == "client_limited"
-        assert "client 127.0.0.1 is at max_requests_per_client (4) of broker-1: 3 requests" in (
-            finding.summary
+        assert (
+            "client 127.0.0.1 has reached max_requests_per_client (4) of broker-1: 3 requests"
+            in (finding.summary)
         )
         for stream in on.streams:
             stream.cancel()
@@ -320,7 +321,7 @@ def test_clients_at_the_highest_limit_leave_calls_for_brokers_and_controllers() 
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "message"),
     [
         (MAX_TEXT_BYTES + 1, "HealthCheckRequest.service has 4097 bytes; it has at most 4096"),
         (MAX_KEPT_REQUEST_BYTES, f"it has at most {MAX_KEPT_REQUEST_BYTES}"),
@@ -328,13 +329,13 @@ def test_clients_at_the_highest_limit_leave_calls_for_brokers_and_controllers() 
 )
 @pytest.mark.parametrize("method", ["Check", "Watch"])
 async def test_a_health_request_with_a_long_service_name_is_rejected(
-    method: str, size: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, size: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(tmp_path, monkeypatch) as on:
         request = health_pb2.HealthCheckRequest(service="n" * size)
         call = getattr(health_pb2_grpc.HealthStub(on.channel), method)(request)
         assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert said in await call.details()
+        assert message in await call.details()
         await on.callers.ended.acquire()
         assert on.callers.requests == 0
 

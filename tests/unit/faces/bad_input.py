@@ -373,7 +373,7 @@ CHANGES = {
     ),
     "removal that nobody said yes to": BadInput(
         ErrorCode.NOT_CONFIRMED,
-        ("partitions of topic 'sea' and their records would be deleted for good", "say --yes"),
+        ("partitions of topic 'sea' and their records would be deleted for good", "give --yes"),
         cli="topics remove-partitions sea -p 1",
     ),
     "deletion without the name": BadInput(
@@ -716,7 +716,7 @@ OPERATIONS = {
     ),
     "cancellation that nobody said yes to": BadInput(
         ErrorCode.NOT_CONFIRMED,
-        ("operation busy would be cancelled", "say --yes"),
+        ("operation busy would be cancelled", "give --yes"),
         cli="operations cancel busy",
     ),
     "unknown operation reversed": BadInput(

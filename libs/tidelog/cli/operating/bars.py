@@ -36,7 +36,7 @@ def bars(console: Console | None = None) -> Iterator[BarsView]:
 class BarsView:
     """Progress bars. The last state stays on the screen."""
 
-    wants_moves = True
+    needs_moves = True
 
     def __init__(self) -> None:
         self._progress = Progress(

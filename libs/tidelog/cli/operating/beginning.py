@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
-from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, notes_on_terminal
+from tidelog.cli.operating.consent import check_can_confirm, confirms, declined, notes_on_terminal
 from tidelog.cli.operating.documents import begun_document
 from tidelog.cli.operating.operation_view import progress_text, state_text
 from tidelog.cli.operating.options import MutationOptions
-from tidelog.cli.operating.plan_view import MAX_MOVES_ASKED, plan_headline, plan_lines
-from tidelog.cli.operating.watching import SilentView, status_of_end, view_for_people, watch
-from tidelog.cli.output import write_json, write_line, write_note
+from tidelog.cli.operating.plan_view import MAX_MOVES_CONFIRMED, plan_headline, plan_lines
+from tidelog.cli.operating.watching import SilentView, opened_view, status_of_end, watch
+from tidelog.cli.output import ids_text, write_json, write_line, write_note
 from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
 
@@ -50,10 +51,13 @@ async def run_operation(
         # A repeated request is answered without a new plan and without confirmation.
         if not options.yes and not await is_known(admin, options.operation_id):
             planned = await _planned(admin, options, spec)
-            check_can_be_asked(session, options, spec.danger)
+            check_can_confirm(session, options, spec.danger)
             expected = planned.plan.digest
-            if planned.plan.moves and not agrees(_asking_lines(planned.plan)):
-                return declined(session, "Nothing was begun.")
+            shown = plan_lines(
+                planned.plan, on_terminal=notes_on_terminal(), max_moves=MAX_MOVES_CONFIRMED
+            )
+            if planned.plan.moves and not confirms(shown):
+                return declined(session, "Nothing was started.")
         operation_id = options.operation_id or admin.new_operation_id()
         try:
             # The user agreed to this plan, by confirmation or by its digest, and to no other.
@@ -62,7 +66,7 @@ async def run_operation(
             )
         except TidelogError as error:
             raise in_doubt(error, operation_id) from error
-        return await _tell_begun(session, admin, begun, follow=options.watch)
+        return await _report_begun(session, admin, begun, follow=options.watch)
 
 
 async def _planned(
@@ -95,19 +99,26 @@ def in_doubt(error: TidelogError, operation_id: str = "") -> Exception:
     return TimedOutError(f"{error}{again}")
 
 
-async def tell_end(
-    session: Session, admin: Admin, operation_id: str, wanted: str = "done"
+@contextmanager
+def traced_change(admin: Admin) -> Iterator[str]:
+    """Yields the trace id of a change. Its errors are those of `in_doubt`."""
+    with admin.traced() as trace_id:
+        try:
+            yield trace_id
+        except TidelogError as error:
+            raise in_doubt(error) from error
+
+
+async def follow_to_end(
+    session: Session, admin: Admin, operation_id: str, target: str = "done"
 ) -> tuple[Operation, ExitStatus]:
     """Follows an operation to its end. Shows its progress unless the output is JSON."""
-    if session.as_json:
-        ended = await watch(admin, operation_id, SilentView())
-    else:
-        with view_for_people() as view:
-            ended = await watch(admin, operation_id, view)
-    return ended, status_of_end(ended, wanted)
+    with opened_view(SilentView() if session.as_json else None) as view:
+        ended = await watch(admin, operation_id, view)
+    return ended, status_of_end(ended, target)
 
 
-async def _tell_begun(
+async def _report_begun(
     session: Session, admin: Admin, begun: AcceptedOperation, *, follow: bool
 ) -> ExitStatus:
     operation, status = begun.operation, ExitStatus.DONE
@@ -116,14 +127,22 @@ async def _tell_begun(
         for line in begun_lines(operation, begun.plan):
             write_line(line)
     if follow and not operation.has_ended:
-        operation, status = await tell_end(session, admin, operation.operation_id)
+        operation, status = await follow_to_end(session, admin, operation.operation_id)
     elif operation.state == "failed":
         status = ExitStatus.FAILED
     if session.as_json:
         write_json(begun_document(replace(begun, operation=operation), dry_run=False))
     elif not operation.has_ended:
-        write_note(f"To see how far it is: tidelog operations watch {operation.operation_id}")
+        write_note(f"To follow it: tidelog operations watch {operation.operation_id}")
     return status
+
+
+def note_pending(brokers: Sequence[int], undone: str) -> None:
+    """`undone`: what the brokers have not done yet."""
+    if brokers:
+        write_note(
+            f"Brokers {ids_text(brokers)} have not {undone} yet; they continue by themselves."
+        )
 
 
 def begun_lines(operation: Operation, plan: Plan) -> list[str]:
@@ -144,7 +163,3 @@ def _show_plan(session: Session, planned: AcceptedOperation) -> None:
     write_note("This is a dry run: nothing was changed.")
     if planned.plan.moves:
         write_note(f"To begin this plan and no other: --expected-plan {planned.plan.digest}")
-
-
-def _asking_lines(plan: Plan) -> list[str]:
-    return list(plan_lines(plan, on_terminal=notes_on_terminal(), max_moves=MAX_MOVES_ASKED))

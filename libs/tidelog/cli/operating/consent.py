@@ -7,40 +7,40 @@ import sys
 from collections.abc import Iterable
 
 from tidelog.cli.exit_status import ExitStatus, NotConfirmedError
+from tidelog.cli.json_errors import json_error
 from tidelog.cli.operating.options import MutationOptions
 from tidelog.cli.output import write_json, write_note
-from tidelog.cli.refusals import refusal_document
 from tidelog.cli.session import Session
 
 
-def check_can_be_asked(session: Session, options: MutationOptions, danger: str) -> None:
+def check_can_confirm(session: Session, options: MutationOptions, danger: str) -> None:
     """Raises `NotConfirmedError` if the change is neither confirmed nor can be.
 
     `danger`: what would happen, as a sentence without its end. Called after a first request, so
     that it does not warn about something that does not exist.
     """
-    if not (options.yes or options.dry_run or session.can_ask()):
+    if not (options.yes or options.dry_run or session.can_prompt()):
         raise NotConfirmedError(
-            f"{danger}; say --yes to do it where nobody can be asked, or --dry-run to see what "
-            "would be done"
+            f"{danger}; give --yes to do it without confirmation, or --dry-run to see what would "
+            "be done"
         )
 
 
-def agrees(shown: Iterable[str]) -> bool:
+def confirms(shown: Iterable[str]) -> bool:
     """Asks for confirmation on stderr, after showing the change."""
-    return _answered(shown, "Go on? [y/N]").lower() in ("y", "yes")
+    return _answer(shown, "Continue? [y/N]").lower() in ("y", "yes")
 
 
-def types_its_name(shown: Iterable[str], name: str) -> bool:
+def confirms_by_name(shown: Iterable[str], name: str) -> bool:
     """Asks for the name, for changes that cannot be undone."""
-    return _answered(shown, "Type its name to go on:") == name
+    return _answer(shown, "Type its name to continue:") == name
 
 
 def declined(session: Session, nothing: str) -> ExitStatus:
     """Reports that the user declined. `nothing`: the sentence that nothing was done."""
     write_note(nothing)
     if session.as_json:
-        write_json(refusal_document(NotConfirmedError(nothing)))
+        write_json(json_error(NotConfirmedError(nothing)))
     return ExitStatus.FAILED
 
 
@@ -48,7 +48,7 @@ def notes_on_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def _answered(shown: Iterable[str], question: str) -> str:
+def _answer(shown: Iterable[str], question: str) -> str:
     """Writes nothing to stdout, which may be a file. An end of input is no consent."""
     for line in shown:
         write_note(line)

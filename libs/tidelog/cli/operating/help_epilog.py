@@ -12,16 +12,17 @@ _WIDTH = 78
 EXAMPLES = "Examples:"
 
 PLAN_FIELDS = (
-    "plan: move_count, replicas_added, leaders_changed, minimum_replicas_added (null: moves by "
-    "hand), warnings, digest, brokers [broker_id, replicas_before, replicas_after, leaders_before, "
-    "leaders_after] and, in a dry run, moves [topic, topic_id, partition, original, target]."
+    "plan: move_count, replicas_added, leaders_changed, minimum_replicas_added (null: the request "
+    "names the moves), warnings, digest, brokers [broker_id, replicas_before, replicas_after, "
+    "leaders_before, leaders_after] and, in a dry run, moves [topic, topic_id, partition, "
+    "original, target]."
 )
 OPERATION_FIELDS = (
     "operation_id, kind, state (running, cancelling, done, cancelled, failed), reason, request, "
     "requested_by, requested_from, requested_at_ms, ended_at_ms (0: it has not ended), trace_id, "
     "revision and progress: moves, moves_done, moves_active, moves_dropped, replicas_to_add, "
     "replicas_added, bytes_to_copy, bytes_copied, bytes_per_second, moves_unmeasured, "
-    "estimated_end_ms (0: nobody can tell)."
+    "estimated_end_ms (0: not known)."
 )
 BEGUN_FIELDS = (
     "dry_run, operation (null in a dry run) and plan.",
@@ -38,9 +39,9 @@ def help_epilog(
 ) -> str:
     """Returns a command's epilog. \\b keeps typer from joining the lines that follow."""
     parts = ["\b\n" + "\n".join((EXAMPLES, *(f"  {example}" for example in examples)))]
-    told = (json,) if isinstance(json, str) else json
-    if told:
-        lines = [line for text in told for line in _wrapped(text)]
+    fields = (json,) if isinstance(json, str) else json
+    if fields:
+        lines = [line for text in fields for line in _wrapped(text)]
         parts.append("\b\n" + "\n".join(("With --json:", *lines)))
     if environment:
         lines = [line for name, text in environment.items() for line in _wrapped(f"{name}: {text}")]

@@ -39,12 +39,12 @@ def _from_json(text: str, source: str) -> list[Move]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{source} is no JSON ({error}); {_FORM}") from None
+        raise UsageError(f"{source} is not JSON ({error}); {_FORM}") from None
     if isinstance(document, dict):
         plan = document.get("plan")
         document = (plan if isinstance(plan, dict) else document).get("moves")
     if not isinstance(document, list):
-        raise UsageError(f"{source} holds no moves; {_FORM}")
+        raise UsageError(f"{source} contains no moves; {_FORM}")
     return [_move(stated, f"{source}, move {number}") for number, stated in enumerate(document, 1)]
 
 
@@ -62,7 +62,7 @@ def _move(stated: object, where: str) -> Move:
         raise UsageError(f"{where} names no topic and partition; {_FORM}")
     topic_id = stated.get("topic_id", "")
     if not isinstance(topic_id, str):
-        raise UsageError(f"{where} has a topic_id that is no text; leave it out, or mend it")
+        raise UsageError(f"{where} has a topic_id that is not text; correct it, or leave it out")
     target = _ids(stated.get("target"), f"{where}: its target")
     original = _ids(stated["original"], f"{where}: its original") if stated.get("original") else ()
     return Move(topic, int(str(partition)), target, original, topic_id)
@@ -70,7 +70,7 @@ def _move(stated: object, where: str) -> Move:
 
 def _ids(stated: Any, what: str) -> tuple[int, ...]:
     if not isinstance(stated, list) or not stated or not all(map(_is_number, stated)):
-        raise UsageError(f"{what} is no list of broker ids, as [4, 2]")
+        raise UsageError(f"{what} is not a list of broker ids, as [4, 2]")
     return tuple(stated)
 
 

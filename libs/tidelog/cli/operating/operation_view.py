@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def operation_lines(operation: Operation, now_ms: int) -> Iterator[str]:
-    asked = timestamp_text(operation.requested_at_ms)
+    requested = timestamp_text(operation.requested_at_ms)
     who = f" by {operation.requested_by}" if operation.requested_by else ""
     yield f"Operation  {operation.operation_id} ({operation.kind})"
     yield f"State      {state_text(operation)}"
-    yield f"Asked      {operation.request}"
-    yield f"Requested  {asked}{who} from {operation.requested_from or 'an unknown address'}"
+    yield f"Request    {operation.request}"
+    yield f"Requested  {requested}{who} from {operation.requested_from or 'an unknown address'}"
     yield f"Progress   {progress_text(operation.progress)}"
     if operation.has_ended:
         took = duration_text(operation.ended_at_ms - operation.requested_at_ms)
@@ -37,13 +37,13 @@ def progress_text(progress: Progress) -> str:
     """
     >>> from tidelog.admin_messages import Progress
     >>> progress_text(Progress(12, 3, 2, 0, 8, 2, 0))
-    '3 of 12 partitions done, 2 under way; 2 of 8 replicas copied'
+    '3 of 12 partitions done, 2 active; 2 of 8 replicas copied'
     """
     text = f"{progress.moves_done:,} of {plural(progress.moves, 'partition')} done"
     if progress.moves_active:
-        text += f", {progress.moves_active:,} under way"
+        text += f", {progress.moves_active:,} active"
     if progress.moves_dropped:
-        text += f", {progress.moves_dropped:,} given up"
+        text += f", {progress.moves_dropped:,} dropped"
     if progress.replicas_to_add:
         count = plural(progress.replicas_to_add, "replica")
         text += f"; {progress.replicas_added:,} of {count} copied"
@@ -61,7 +61,7 @@ def end_text(operation: Operation, now_ms: int) -> str:
         return operation.state
     end_ms = operation.progress.estimated_end_ms
     if not end_ms:
-        return "nobody can tell yet"
+        return "not known yet"
     return f"in about {duration_text(end_ms - now_ms)}, at {timestamp_text(end_ms)[:19]}Z"
 
 

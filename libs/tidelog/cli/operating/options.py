@@ -26,7 +26,7 @@ MAX_REVISION = 2**63 - 1
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show exactly what would be done, and do nothing.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 OperationIdOption = Annotated[
     str,
     typer.Option(
@@ -43,8 +43,8 @@ RequestedByOption = Annotated[
         "--requested-by",
         metavar="NAME",
         show_default=False,
-        help=f"Who asks, kept in events and operations. Default: ${REQUESTED_BY_VARIABLE}, else "
-        "you, at this machine.",
+        help="Name of the requester, kept in events and operations. Default: "
+        f"${REQUESTED_BY_VARIABLE}, else user@host.",
     ),
 ]
 TimeoutOption = Annotated[
@@ -52,7 +52,7 @@ TimeoutOption = Annotated[
     typer.Option(
         "--timeout",
         metavar="SECONDS",
-        help="How long to wait for the answer, at most 300. What has begun goes on after that.",
+        help="How long to wait for the answer, at most 300. A change that has begun continues.",
     ),
 ]
 WatchOption = Annotated[
@@ -60,7 +60,7 @@ WatchOption = Annotated[
     typer.Option(
         "--watch",
         "-w",
-        help="Stay until it has ended, and show how far it is; Ctrl-C leaves it running.",
+        help="Show the progress until it has ended; Ctrl-C leaves it running.",
     ),
 ]
 ExpectedRevisionOption = Annotated[
@@ -71,7 +71,7 @@ ExpectedRevisionOption = Annotated[
         min=0,
         max=MAX_REVISION,
         show_default=False,
-        help="Refuse where somebody has changed it since it was described at this revision.",
+        help="Reject the change if the revision is not this one.",
     ),
 ]
 ExpectedPlanOption = Annotated[
@@ -80,11 +80,11 @@ ExpectedPlanOption = Annotated[
         "--expected-plan",
         metavar="DIGEST",
         show_default=False,
-        help="Begin exactly the plan that a dry run showed with this digest, or refuse where it "
-        "would be another one by now.",
+        help="Begin exactly the plan that a dry run showed with this digest. Rejected if the plan "
+        "has changed.",
     ),
 ]
-USUAL_TIMEOUT_SECONDS = 30.0
+DEFAULT_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class MutationOptions:
     yes: bool = False
     operation_id: str = ""
     requested_by: str | None = None
-    timeout_seconds: float = USUAL_TIMEOUT_SECONDS
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     expected_plan: str | None = None
     expected_revision: int = 0
     watch: bool = False
@@ -118,7 +118,7 @@ class MutationOptions:
         return await session.admin(requested_by=requested_by, timeout_ms=self.timeout_ms)
 
     @asynccontextmanager
-    async def asking(self, session: Session) -> AsyncIterator[Admin]:
+    async def broker_admin(self, session: Session) -> AsyncIterator[Admin]:
         """For requests to brokers, which have no timeout of their own. Raises `TimedOutError`."""
         import asyncio
 
@@ -128,8 +128,7 @@ class MutationOptions:
                 yield admin
         except TimeoutError as error:
             raise TimedOutError(
-                f"there was no answer within {self.timeout_seconds:g} s; what is wrong: tidelog "
-                "explain"
+                f"no answer within {self.timeout_seconds:g} s; find the cause with: tidelog explain"
             ) from error
 
     def _check(self) -> None:
@@ -152,7 +151,7 @@ _SHARED: dict[str, tuple[Any, object]] = {
     "expected_plan": (ExpectedPlanOption, None),
     "requested_by": (RequestedByOption, None),
     "expected_revision": (ExpectedRevisionOption, 0),
-    "timeout": (TimeoutOption, USUAL_TIMEOUT_SECONDS),
+    "timeout": (TimeoutOption, DEFAULT_TIMEOUT_SECONDS),
     "bootstrap": (BootstrapOption, None),
     "as_json": (JsonOption, False),
 }
@@ -191,21 +190,26 @@ def shared_options(*names: str) -> Callable[[Callable[..., None]], Callable[...,
     return decorate
 
 
+operation_options = shared_options(
+    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
+)
+
+
 def requester(given: str | None, environment: Mapping[str, str]) -> str:
     """Returns the name of the requester. Raises `UsageError`.
 
     >>> requester("ann", {}), requester(None, {"TIDELOG_REQUESTED_BY": "night shift"})
     ('ann', 'night shift')
     """
-    said = given if given is not None else environment.get(REQUESTED_BY_VARIABLE)
-    if said is None:
+    name = given if given is not None else environment.get(REQUESTED_BY_VARIABLE)
+    if name is None:
         return _login()
     source = REQUESTED_BY_VARIABLE if given is None else "--requested-by"
     try:
-        check_requester(said, source)
+        check_requester(name, source)
     except TidelogError as error:
         raise UsageError(error.message) from error
-    return said
+    return name
 
 
 def _login() -> str:

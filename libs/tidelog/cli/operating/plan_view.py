@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.cli.output import ids_text, table_lines
+from tidelog.cli.output import ids_text, table_lines, write_table
 from tidelog.model import NO_LEADER
 from tidelog.phrases import plural
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidelog.admin_messages import LeaderChange, Move, Plan
 
 # Moves shown before a confirmation; a dry run shows all.
-MAX_MOVES_ASKED = 20
+MAX_MOVES_CONFIRMED = 20
 
 
 def plan_lines(plan: Plan, *, on_terminal: bool, max_moves: int | None = None) -> Iterator[str]:
@@ -35,9 +35,9 @@ def plan_lines(plan: Plan, *, on_terminal: bool, max_moves: int | None = None) -
 
 def plan_headline(plan: Plan) -> str:
     if not plan.move_count:
-        return "Nothing moves: every partition has the replicas that it is to have."
+        return "Nothing moves: every partition has its target replicas already."
     minimum = plan.minimum_replicas_added
-    least = "" if minimum is None else f" (the least that balances as well: {minimum:,})"
+    least = "" if minimum is None else f" (the minimum for this balance: {minimum:,})"
     moved = plural(plan.move_count, "partition gets", "partitions get")
     copied = plural(plan.replicas_added, "replica is", "replicas are")
     led = plural(plan.leaders_changed, "preferred leader changes", "preferred leaders change")
@@ -59,7 +59,7 @@ def move_lines(moves: Sequence[Move], *, on_terminal: bool) -> list[str]:
     return table_lines(columns, rows, on_terminal=on_terminal)
 
 
-def leader_lines(changes: Sequence[LeaderChange], *, on_terminal: bool) -> list[str]:
+def write_leaders(changes: Sequence[LeaderChange]) -> None:
     rows = [
         (
             f"{change.topic}/{change.partition}",
@@ -69,7 +69,7 @@ def leader_lines(changes: Sequence[LeaderChange], *, on_terminal: bool) -> list[
         )
         for change in changes
     ]
-    return table_lines(("partition", "leader", "then", "result"), rows, on_terminal=on_terminal)
+    write_table(("partition", "leader", "then", "result"), rows)
 
 
 def _share_lines(plan: Plan, *, on_terminal: bool) -> list[str]:

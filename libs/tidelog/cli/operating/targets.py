@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def parse_ids(text: str, problem: str) -> tuple[int, ...]:
-    """`problem`: the message for a text that is no list of broker ids. Raises `UsageError`."""
+    """`problem`: the message for a text that is not a list of broker ids. Raises `UsageError`."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdecimal() for word in words):
         raise UsageError(problem)
@@ -85,7 +85,7 @@ def parse_assignment(text: str) -> list[tuple[int, ...]]:
     [(1, 2), (2, 3)]
     """
     problem = (
-        f"--assignment {text!r} is no list of replicas; give the broker ids of each partition, "
+        f"--assignment {text!r} is not a list of replicas; give the broker ids of each partition, "
         "partitions divided by colons, as 1,2:2,3:3,1"
     )
     return [parse_ids(part, problem) for part in text.split(":")]
@@ -125,7 +125,7 @@ _RATE = re.compile(r"(\d{1,19}(?:\.\d{1,9})?)\s*([a-z]*)(?:/s)?", re.ASCII)
 
 
 def parse_rate(text: str) -> int | None:
-    """Returns bytes per second, or None for no bound. Raises `UsageError`.
+    """Returns bytes per second, or None for no limit. Raises `UsageError`.
 
     >>> parse_rate("50MB"), parse_rate("1.5 MiB/s"), parse_rate("65536"), parse_rate("none")
     (50000000, 1572864, 65536, None)
@@ -137,7 +137,7 @@ def parse_rate(text: str) -> int | None:
     rate = round(Decimal(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else -1
     if not 0 <= rate <= MAX_RATE:
         raise UsageError(
-            f"{text!r} is no number of bytes per second; give one as 65536, 500kB, 50MB or 64MiB, "
-            f"or {NONE} for no bound"
+            f"{text!r} is not a number of bytes per second; give one as 65536, 500kB, 50MB or "
+            f"64MiB, or {NONE} for no limit"
         )
     return rate

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from tidelog.admin_messages import MoveProgress, Operation
     from tidelog.client import Admin
 
-USUAL_INTERVAL_SECONDS = 1.0
+DEFAULT_INTERVAL_SECONDS = 1.0
 # Active partitions are shown only if the operation's moves fit into one page.
-MAX_MOVES_LOOKED_AT = 1_000
+MAX_MOVES_FETCHED = 1_000
 
 
 class View(Protocol):
     @property
-    def wants_moves(self) -> bool: ...
+    def needs_moves(self) -> bool: ...
 
     def show(self, operation: Operation, active: Sequence[MoveProgress], now_ms: int) -> None: ...
 
@@ -32,7 +32,7 @@ class View(Protocol):
 class PlainView:
     """Prints a line whenever something has changed."""
 
-    wants_moves = False
+    needs_moves = False
 
     def __init__(self) -> None:
         self._shown = ""
@@ -48,7 +48,7 @@ class PlainView:
 class JsonView:
     """Prints a document a line whenever something has changed."""
 
-    wants_moves = False
+    needs_moves = False
 
     def __init__(self) -> None:
         self._shown: Operation | None = None
@@ -61,16 +61,17 @@ class JsonView:
 
 
 class SilentView:
-    wants_moves = False
+    needs_moves = False
 
     def show(self, operation: Operation, active: Sequence[MoveProgress], now_ms: int) -> None:
         pass
 
 
 @contextmanager
-def view_for_people() -> Iterator[View]:
-    if not sys.stdout.isatty():
-        yield PlainView()
+def opened_view(json_view: View | None = None) -> Iterator[View]:
+    """Yields the view for JSON, if it is given, or one for people."""
+    if json_view is not None or not sys.stdout.isatty():
+        yield json_view or PlainView()
         return
     from tidelog.cli.operating.bars import bars
 
@@ -83,7 +84,7 @@ async def watch(
     operation_id: str,
     view: View,
     *,
-    interval_seconds: float = USUAL_INTERVAL_SECONDS,
+    interval_seconds: float = DEFAULT_INTERVAL_SECONDS,
     timeout_seconds: float | None = None,
 ) -> Operation:
     """Returns the operation as it ended. Raises `TimedOutError` after `timeout_seconds`."""
@@ -99,31 +100,31 @@ async def watch(
                     return last
                 await asyncio.sleep(interval_seconds)
     except TimeoutError:
-        stands = "" if last is None else f" ({progress_text(last.progress)})"
+        progress = "" if last is None else f" ({progress_text(last.progress)})"
         raise TimedOutError(
-            f"operation {operation_id} had not ended after {timeout_seconds:g} s{stands}; it goes "
-            f"on: tidelog operations watch {operation_id}"
+            f"operation {operation_id} had not ended after {timeout_seconds:g} s{progress}; it "
+            f"continues: tidelog operations watch {operation_id}"
         ) from None
     except asyncio.CancelledError:
         write_note(
-            f"Operation {operation_id} goes on. To see it: tidelog operations watch "
-            f"{operation_id}; to stop it: tidelog operations cancel {operation_id}"
+            f"Operation {operation_id} continues. To follow it: tidelog operations watch "
+            f"{operation_id}; to cancel it: tidelog operations cancel {operation_id}"
         )
         raise
 
 
 async def _active(admin: Admin, operation: Operation, view: View) -> list[MoveProgress]:
     progress = operation.progress
-    if not view.wants_moves or not 0 < progress.moves_active <= progress.moves:
+    if not view.needs_moves or not 0 < progress.moves_active <= progress.moves:
         return []
-    if progress.moves > MAX_MOVES_LOOKED_AT:
+    if progress.moves > MAX_MOVES_FETCHED:
         return []
     moves = await admin.operation_moves(operation.operation_id)
     return [move for move in moves if move.state == "active"]
 
 
-def status_of_end(operation: Operation, wanted: str = "done") -> ExitStatus:
-    return ExitStatus.DONE if operation.state == wanted else ExitStatus.FAILED
+def status_of_end(operation: Operation, target: str = "done") -> ExitStatus:
+    return ExitStatus.DONE if operation.state == target else ExitStatus.FAILED
 
 
 def now_ms() -> int:

@@ -11,14 +11,18 @@ import typer
 
 from tidelog.cli.completion import TopicArgument, complete_topic
 from tidelog.cli.exit_status import ExitStatus, UsageError
-from tidelog.cli.operating.beginning import OperationSpec, in_doubt, run_operation
-from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined, types_its_name
-from tidelog.cli.operating.options import MutationOptions, shared_options
+from tidelog.cli.operating.beginning import (
+    OperationSpec,
+    note_pending,
+    run_operation,
+    traced_change,
+)
+from tidelog.cli.operating.consent import check_can_confirm, confirms, confirms_by_name, declined
+from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.targets import parse_assignment
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
 from tidelog.cli.session import Session, ending_with_a_status
 from tidelog.cli.topics.settings import dangers, parse_settings
-from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
 from tidelog.phrases import plural
 from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
@@ -51,20 +55,20 @@ def alter_config(
     unset: Annotated[
         list[str] | None,
         typer.Option(
-            "--unset", "-u", metavar="KEY", help="Give a key its default again; may be repeated."
+            "--unset", "-u", metavar="KEY", help="Reset a key to its default; may be repeated."
         ),
     ] = None,
 ) -> None:
     """Change a topic's configuration.
 
-    The change takes effect without a restart. Other keys stay as they are. If records may be lost,
-    for example by a shorter retention, the command says so and asks for confirmation. topics config
+    The change takes effect without a restart. Other keys do not change. If records may be lost, for
+    example by a shorter retention, the command warns and asks for confirmation. topics config
     describes all keys.
     """
     settings = parse_settings(changed or (), "--set")
     with ending_with_a_status(as_json=session.as_json):
         if not settings and not unset:
-            raise UsageError("nothing is to be set or unset; say --set KEY=VALUE or --unset KEY")
+            raise UsageError("nothing is to be set or unset; give --set KEY=VALUE or --unset KEY")
     session.run(lambda: _alter(session, options, name, settings, unset or []))
 
 
@@ -75,7 +79,7 @@ def add_partitions(
     name: TopicArgument,
     partitions: Annotated[
         int,
-        typer.Option("--partitions", "-p", max=MAX_INT32, help="How many there are to be in all."),
+        typer.Option("--partitions", "-p", max=MAX_INT32, help="The new number of partitions."),
     ],
     assignment: Annotated[
         str | None,
@@ -83,7 +87,7 @@ def add_partitions(
             "--assignment",
             metavar="IDS:IDS:…",
             show_default=False,
-            help="The brokers of each new partition by hand, as 1,2:2,3. Default: spread.",
+            help="Brokers of each new partition, as 1,2:2,3. Default: spread over brokers.",
         ),
     ] = None,
 ) -> None:
@@ -115,9 +119,7 @@ def remove_partitions(
     session.run(lambda: _remove(session, options, name, partitions))
 
 
-@shared_options(
-    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
-)
+@operation_options
 def set_replication_factor(
     session: Session,
     options: MutationOptions,
@@ -165,32 +167,29 @@ async def _alter(
         if altered.changes and not options.dry_run:
             risks = list(dangers(altered.changes))
             if risks:
-                check_can_be_asked(session, options, f"of topic {name!r}: {' '.join(risks)}"[:-1])
-            if risks and not options.yes and not agrees([*_change_lines(altered), *risks]):
+                check_can_confirm(session, options, f"of topic {name!r}: {' '.join(risks)}"[:-1])
+            if risks and not options.yes and not confirms([*_change_lines(altered), *risks]):
                 return declined(session, "Nothing was changed.")
-            with admin.traced() as trace:
-                try:
-                    altered = await admin.alter_topic_config(
-                        name,
-                        changed,
-                        unset,
-                        options.timeout_ms,
-                        expected_revision=altered.revision,
-                    )
-                except TidelogError as error:
-                    raise in_doubt(error) from error
+            with traced_change(admin) as trace:
+                altered = await admin.alter_topic_config(
+                    name,
+                    changed,
+                    unset,
+                    options.timeout_ms,
+                    expected_revision=altered.revision,
+                )
     if session.as_json:
-        told = asdict(altered) | {"trace_id": trace}
-        write_json({"dry_run": options.dry_run, "topic": name} | told)
+        head = {"dry_run": options.dry_run, "topic": name}
+        write_json(head | asdict(altered) | {"trace_id": trace})
     else:
         _show_altered(name, altered, dry_run=options.dry_run)
-    _note_pending(altered.pending_brokers)
+    note_pending(altered.pending_brokers, "acknowledged it")
     return ExitStatus.DONE
 
 
 def _show_altered(name: str, altered: AlteredConfig, *, dry_run: bool) -> None:
     if not altered.changes:
-        write_line(f"Topic {name} is configured so already.")
+        write_line(f"Topic {name} has this configuration already.")
         return
     write_line(f"Topic {name} {'would be' if dry_run else 'is'} changed:")
     rows = [(c.key, c.before or "-", c.after or "-") for c in altered.changes]
@@ -221,8 +220,8 @@ async def _add(
             expected_revision=options.expected_revision,
             dry_run=True,
         )
-        danger = f"topic {name!r} would get partitions that go again only with their records"
-        check_can_be_asked(session, options, danger)
+        danger = f"topic {name!r} would get partitions that can only be removed with their records"
+        check_can_confirm(session, options, danger)
         trace = None
         # If the topic has that many partitions already, an earlier request may still be pending:
         # the command waits for it.
@@ -230,30 +229,24 @@ async def _add(
             shown = (
                 f"Topic {name} would get {plural(resized.partitions, 'more partition')}, "
                 f"{partitions:,} in all. Records with a key go to other partitions from then on, "
-                "and partitions go again only with their records."
+                "and partitions can only be removed with their records."
             )
-            if resized.partitions and not options.yes and not agrees([shown]):
+            if resized.partitions and not options.yes and not confirms([shown]):
                 return declined(session, "Nothing was added.")
             fits = len(resized.assignment) <= MAX_ASSIGNED_PARTITIONS
-            with admin.traced() as trace:
-                try:
-                    resized = await admin.add_partitions(
-                        name,
-                        partitions,
-                        options.timeout_ms,
-                        # Exactly as planned, whichever brokers join in the meantime.
-                        assignment=resized.assignment if fits else assignment,
-                        expected_revision=resized.revision,
-                    )
-                except TidelogError as error:
-                    raise in_doubt(error) from error
-    if session.as_json:
-        _write_resized(options, name, partitions, resized, trace, added=True)
-    elif not resized.partitions:
-        write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
-    else:
+            with traced_change(admin) as trace:
+                resized = await admin.add_partitions(
+                    name,
+                    partitions,
+                    options.timeout_ms,
+                    # Exactly as planned, whichever brokers join in the meantime.
+                    assignment=resized.assignment if fits else assignment,
+                    expected_revision=resized.revision,
+                )
+    counts = {"added": resized.partitions, "assignment": resized.assignment}
+    if _report_resized(session, options, name, partitions, resized, trace, counts):
         _show_added(name, partitions, resized, dry_run=options.dry_run)
-    _note_pending(resized.pending_brokers)
+    note_pending(resized.pending_brokers, "acknowledged it")
     return ExitStatus.DONE
 
 
@@ -281,36 +274,31 @@ async def _remove(
             dry_run=True,
         )
         danger = f"partitions of topic {name!r} and their records would be deleted for good"
-        check_can_be_asked(session, options, danger)
+        check_can_confirm(session, options, danger)
         trace = None
         # If the topic has no more partitions already, an earlier request may still be pending: the
         # command waits for it.
         if not options.dry_run:
             shown = _removal_text(name, partitions, resized, "will")
-            if resized.partitions and not options.yes and not types_its_name([shown], name):
+            if resized.partitions and not options.yes and not confirms_by_name([shown], name):
                 return declined(session, "Nothing was removed.")
-            with admin.traced() as trace:
-                try:
-                    resized = await admin.remove_partitions(
-                        name,
-                        partitions,
-                        options.timeout_ms,
-                        confirm_topic=name,
-                        expected_revision=resized.revision,
-                    )
-                except TidelogError as error:
-                    raise in_doubt(error) from error
-    if session.as_json:
-        _write_resized(options, name, partitions, resized, trace, added=False)
-    elif not resized.partitions:
-        write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
-    elif options.dry_run:
-        write_line(_removal_text(name, partitions, resized, "would"))
-        write_note("This is a dry run: nothing was changed.")
-    else:
-        count = plural(resized.partitions, "partition")
-        write_line(f"Removed {count} of topic {name}: {partitions:,} are left.")
-    _note_pending(resized.pending_brokers)
+            with traced_change(admin) as trace:
+                resized = await admin.remove_partitions(
+                    name,
+                    partitions,
+                    options.timeout_ms,
+                    confirm_topic=name,
+                    expected_revision=resized.revision,
+                )
+    counts = {"removed": resized.partitions, "brokers": resized.brokers}
+    if _report_resized(session, options, name, partitions, resized, trace, counts):
+        if options.dry_run:
+            write_line(_removal_text(name, partitions, resized, "would"))
+            write_note("This is a dry run: nothing was changed.")
+        else:
+            count = plural(resized.partitions, "partition")
+            write_line(f"Removed {count} of topic {name}: {partitions:,} are left.")
+    note_pending(resized.pending_brokers, "acknowledged it")
     return ExitStatus.DONE
 
 
@@ -323,33 +311,24 @@ def _removal_text(name: str, partitions: int, resized: ResizedTopic, will: str) 
     )
 
 
-def _write_resized(
+def _report_resized(
+    session: Session,
     options: MutationOptions,
     name: str,
     partitions: int,
     resized: ResizedTopic,
     trace_id: str | None,
-    *,
-    added: bool,
-) -> None:
-    counts: dict[str, object] = (
-        {"added": resized.partitions, "assignment": resized.assignment}
-        if added
-        else {"removed": resized.partitions, "brokers": resized.brokers}
-    )
-    write_json(
-        {"dry_run": options.dry_run, "topic": name, "partitions": partitions}
-        | counts
-        | {
+    counts: dict[str, object],
+) -> bool:
+    """Returns whether a change is still to be shown: there is one, and the output is for people."""
+    if session.as_json:
+        head = {"dry_run": options.dry_run, "topic": name, "partitions": partitions}
+        tail = {
             "revision": resized.revision,
             "pending_brokers": resized.pending_brokers,
             "trace_id": trace_id,
         }
-    )
-
-
-def _note_pending(pending: Sequence[int]) -> None:
-    if pending:
-        write_note(
-            f"Brokers {ids_text(pending)} have not acknowledged it yet; they go on by themselves."
-        )
+        write_json(head | counts | tail)
+    elif not resized.partitions:
+        write_line(f"Topic {name} has {plural(partitions, 'partition')} already.")
+    return not session.as_json and resized.partitions > 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.operating.beginning import in_doubt
+from tidelog.cli.operating.beginning import in_doubt, note_pending
 from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.targets import assignment_text, parse_assignment
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
@@ -87,8 +87,8 @@ def create(
             "--assignment",
             metavar="IDS:IDS:…",
             show_default=False,
-            help="The brokers of each partition by hand, the preferred leader first, as "
-            "1,2:2,3:3,1. Default: spread over brokers and racks.",
+            help="Brokers of each partition, the preferred leader first, as 1,2:2,3:3,1. "
+            "Default: spread over brokers and racks.",
         ),
     ] = None,
 ) -> None:
@@ -99,91 +99,76 @@ def create(
     """
     settings = parse_settings(config or ())
     with ending_with_a_status(as_json=session.as_json):
-        wanted = _new_topic(name, partitions, replication_factor, settings, assignment)
-    session.run(lambda: _create(session, options, wanted))
-
-
-def _new_topic(
-    name: str,
-    partitions: int | None,
-    replication_factor: int | None,
-    config: dict[str, str],
-    assignment: str | None,
-) -> NewTopic:
-    """The cluster rejects counts that contradict the assignment. Raises `UsageError`."""
-    placed = parse_assignment(assignment) if assignment is not None else []
+        placed = parse_assignment(assignment) if assignment is not None else []
+    # The cluster rejects counts that contradict the assignment.
     if partitions is None:
         partitions = len(placed) or 1
     if replication_factor is None and placed:
         replication_factor = len(placed[0])
-    return NewTopic(name, partitions, replication_factor, config, placed)
+    topic = NewTopic(name, partitions, replication_factor, settings, placed)
+    session.run(lambda: _create(session, options, topic))
 
 
-async def _create(session: Session, options: MutationOptions, wanted: NewTopic) -> None:
+async def _create(session: Session, options: MutationOptions, topic: NewTopic) -> None:
     async with await options.admin(session) as admin:
         # A first request: a later timeout does not mean that the cluster is unreachable.
         await admin.describe_cluster()
-        factor = wanted.replication_factor
+        factor = topic.replication_factor
         if factor is None:
-            factor = await admin.default_replication_factor(wanted.name, options.operation_id)
-        wanted = replace(wanted, replication_factor=factor)
+            factor = await admin.default_replication_factor(topic.name, options.operation_id)
+        topic = replace(topic, replication_factor=factor)
         operation_id = options.operation_id or admin.new_operation_id()
         try:
             created = await admin.create_topic(
-                wanted.name,
-                wanted.partitions,
+                topic.name,
+                topic.partitions,
                 factor,
-                wanted.config,
+                topic.config,
                 options.timeout_ms,
-                assignment=wanted.assignment,
+                assignment=topic.assignment,
                 operation_id=operation_id,
                 dry_run=options.dry_run,
             )
         except TidelogError as error:
             raise in_doubt(error, "" if options.dry_run else operation_id) from error
     if session.as_json:
-        write_json(_document(wanted, created, operation_id, dry_run=options.dry_run))
+        write_json(_document(topic, created, operation_id, dry_run=options.dry_run))
     elif options.dry_run:
-        _show_placement(wanted, created)
+        _show_placement(topic, created)
     else:
-        count = plural(wanted.partitions, "partition")
-        write_line(f"Created topic {wanted.name}: {count}, replication factor {factor}.")
-    if created.pending_brokers:
-        write_note(
-            f"Brokers {ids_text(created.pending_brokers)} have not started their replicas yet; "
-            "they go on by themselves."
-        )
+        count = plural(topic.partitions, "partition")
+        write_line(f"Created topic {topic.name}: {count}, replication factor {factor}.")
+    note_pending(created.pending_brokers, "started their replicas")
 
 
 def _document(
-    wanted: NewTopic, created: CreatedTopic, operation_id: str, *, dry_run: bool
+    topic: NewTopic, created: CreatedTopic, operation_id: str, *, dry_run: bool
 ) -> dict[str, object]:
     return {
         "dry_run": dry_run,
-        "topic": wanted.name,
+        "topic": topic.name,
         "topic_id": created.topic_id,
         "operation_id": operation_id,
-        "partitions": wanted.partitions,
-        "replication_factor": wanted.replication_factor,
-        "config": wanted.config,
+        "partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "config": topic.config,
         "assignment": created.assignment,
         "pending_brokers": created.pending_brokers,
         "trace_id": created.trace_id,
     }
 
 
-def _show_placement(wanted: NewTopic, created: CreatedTopic) -> None:
-    count = plural(wanted.partitions, "partition")
+def _show_placement(topic: NewTopic, created: CreatedTopic) -> None:
+    count = plural(topic.partitions, "partition")
     write_line(
-        f"Topic {wanted.name} would have {count} and replication factor "
-        f"{wanted.replication_factor}:"
+        f"Topic {topic.name} would have {count} and replication factor {topic.replication_factor}:"
     )
     rows = [(number, ids_text(replicas)) for number, replicas in enumerate(created.assignment)]
     write_table(("partition", "replicas"), rows)
     if len(created.assignment) <= MAX_PARTITIONS_TO_COPY:
-        settings = "".join(f" -c {shlex.quote(f'{k}={v}')}" for k, v in wanted.config.items())
+        settings = "".join(f" -c {shlex.quote(f'{k}={v}')}" for k, v in topic.config.items())
         write_note(
-            f"Placed anew when it is created. To have exactly these: tidelog topics create "
-            f"{wanted.name} --assignment {assignment_text(created.assignment)}{settings}"
+            f"The placement may differ at creation. For exactly this one: tidelog topics create "
+            f"{topic.name} --assignment {assignment_text(created.assignment)}{settings}"
         )
     write_note("This is a dry run: nothing was created.")

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.cli.operating.beginning import in_doubt
-from tidelog.cli.operating.consent import check_can_be_asked, declined, types_its_name
+from tidelog.cli.operating.beginning import note_pending, traced_change
+from tidelog.cli.operating.consent import check_can_confirm, confirms_by_name, declined
 from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import ids_text, write_json, write_line, write_note
 from tidelog.cli.session import Session
-from tidelog.errors import TidelogError
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
@@ -33,10 +32,10 @@ async def _delete(
     session: Session, options: MutationOptions, name: str, expected_revision: int
 ) -> ExitStatus:
     async with await options.admin(session) as admin:
-        # The controller is queried, because it deletes the topic and brokers may not know it yet.
+        # The controller is queried, because it deletes the topic and brokers may not have it yet.
         (topic,) = await admin.topic_details([name], with_partitions=False)
         danger = f"topic {name!r} and its records would be deleted for good"
-        check_can_be_asked(session, options, danger)
+        check_can_confirm(session, options, danger)
         if options.dry_run or expected_revision:
             # A rejection comes before the confirmation.
             plan = await admin.plan_deletion(name, expected_revision=expected_revision)
@@ -45,29 +44,22 @@ async def _delete(
             return ExitStatus.DONE
         count = plural(topic.partition_count, "partition")
         shown = f"Topic {name} ({count}) and all its records will be deleted for good."
-        if not options.yes and not types_its_name([shown], name):
+        if not options.yes and not confirms_by_name([shown], name):
             return declined(session, "Nothing was deleted.")
-        with admin.traced() as trace_id:
-            try:
-                # This topic id only, not a topic that was created under the name in the meantime.
-                pending = await admin.delete_topic(
-                    name,
-                    options.timeout_ms,
-                    topic_id=topic.topic_id,
-                    expected_revision=expected_revision,
-                )
-            except TidelogError as error:
-                raise in_doubt(error) from error
+        with traced_change(admin) as trace_id:
+            # This topic id only, not a topic that was created under the name in the meantime.
+            pending = await admin.delete_topic(
+                name,
+                options.timeout_ms,
+                topic_id=topic.topic_id,
+                expected_revision=expected_revision,
+            )
     if session.as_json:
         done = {"pending_brokers": pending, "trace_id": trace_id}
         write_json(_head(topic, dry_run=False) | {"brokers": []} | done)
     else:
         write_line(f"Deleted topic {name}.")
-    if pending:
-        write_note(
-            f"Brokers {ids_text(pending)} have not deleted their replicas yet; they go on by "
-            "themselves."
-        )
+    note_pending(pending, "deleted their replicas")
     return ExitStatus.DONE
 
 

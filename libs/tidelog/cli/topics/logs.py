@@ -66,8 +66,8 @@ def _logs(
         )
 
 
-def _known(figure: int | None) -> int | None:
-    return None if figure == NOT_KNOWN else figure
+def _known(value: int | None) -> int | None:
+    return None if value == NOT_KNOWN else value
 
 
 def show_logs(logs: Sequence[ReplicaLog], reported: ReportedStates) -> None:
@@ -79,8 +79,10 @@ def show_logs(logs: Sequence[ReplicaLog], reported: ReportedStates) -> None:
                 log.partition,
                 log.broker_id,
                 log.role,
-                *(_text(f) for f in (log.log_start_offset, log.high_watermark)),
-                *(_text(f) for f in (log.log_end_offset, log.lag_records)),
+                _text(log.log_start_offset),
+                _text(log.high_watermark),
+                _text(log.log_end_offset),
+                _text(log.lag_records),
                 "-" if log.lag_ms is None else duration_text(log.lag_ms),
                 "-" if log.size_bytes is None else size_text(log.size_bytes),
             )
@@ -92,5 +94,5 @@ def show_logs(logs: Sequence[ReplicaLog], reported: ReportedStates) -> None:
             write_note(f"{service} {service.problem}.")
 
 
-def _text(figure: int | None) -> str:
-    return "-" if figure is None else f"{figure:,}"
+def _text(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

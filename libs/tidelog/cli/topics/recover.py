@@ -11,15 +11,14 @@ import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, status_of_results
-from tidelog.cli.operating.beginning import in_doubt
-from tidelog.cli.operating.consent import agrees, check_can_be_asked, declined
+from tidelog.cli.operating.beginning import traced_change
+from tidelog.cli.operating.consent import check_can_confirm, confirms, declined
 from tidelog.cli.operating.documents import error_document
 from tidelog.cli.operating.help_epilog import ERROR_FIELDS
 from tidelog.cli.operating.options import MutationOptions, shared_options
-from tidelog.cli.operating.recovery_view import MAX_LOOK_MS, recovery_lines
+from tidelog.cli.operating.recovery_view import MAX_DESCRIBE_MS, recovery_lines
 from tidelog.cli.output import ids_text, write_error, write_json, write_line, write_note
 from tidelog.cli.session import Session
-from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER
 from tidelog.phrases import plural
 
@@ -76,7 +75,7 @@ async def _recover(
 ) -> ExitStatus:
     async with await options.admin(session) as admin:
         (topic,) = await admin.topic_details([name])
-        check_can_be_asked(session, options, f"records of topic {name!r} may be lost for good")
+        check_can_confirm(session, options, f"records of topic {name!r} may be lost for good")
         leaderless = [
             p
             for p in topic.partitions
@@ -84,19 +83,16 @@ async def _recover(
         ]
         if options.dry_run:
             described = await admin.describe_recovery(
-                name, partition_ids, min(options.timeout_ms, MAX_LOOK_MS)
+                name, partition_ids, min(options.timeout_ms, MAX_DESCRIBE_MS)
             )
             _show_plan(session, topic, described, live=live)
             return ExitStatus.DONE
         if leaderless and not options.yes and not _consented(topic, leaderless, live=live):
             return declined(session, "Nothing was recovered.")
-        try:
-            with admin.traced() as trace_id:
-                recovered = await admin.recover_partitions(
-                    name, partition_ids, options.timeout_ms, from_live_replicas=live
-                )
-        except TidelogError as error:
-            raise in_doubt(error) from error
+        with traced_change(admin) as trace_id:
+            recovered = await admin.recover_partitions(
+                name, partition_ids, options.timeout_ms, from_live_replicas=live
+            )
     if session.as_json:
         results = [{"partition": r.partition, "error": error_document(r.error)} for r in recovered]
         fields = {"results": results, "described": [], "trace_id": trace_id}
@@ -120,17 +116,18 @@ def _show_plan(
         write_json(head | {"results": [], "described": items, "trace_id": None})
         return
     if not described:
-        write_line(f"Every partition that is meant of topic {topic.topic} has a leader.")
+        write_line(f"Every selected partition of topic {topic.topic} has a leader.")
     for recovery in described:
         for line in recovery_lines(recovery, on_terminal=sys.stdout.isatty()):
             write_line(line)
         away = [s.broker_id for s in recovery.survivors if not s.described]
         awaited = [] if live else [b for b in recovery.last_known if b in away]
         write_line(
-            f"It would wait for {ids_text(awaited)}; where they are lost for good, say "
-            "--from-live-replicas."
+            f"The election would wait for brokers {ids_text(awaited)}; if they are lost for good, "
+            "give --from-live-replicas."
             if awaited
-            else "The longest log in the newest epoch of those that tell of theirs would lead."
+            else "Of the replicas that report their logs, the one with the longest log in the "
+            "newest epoch would be elected."
         )
     write_note("This is a dry run: nothing was elected.")
 
@@ -139,13 +136,14 @@ def _consented(topic: TopicDetails, leaderless: Sequence[PartitionDetails], *, l
     warning = (
         f"Of topic {topic.topic}, {plural(len(leaderless), 'partition')} "
         f"({ids_text([p.partition for p in leaderless])}) without a leader will be led by the best "
-        "log that is left.\nRecords that only lost replicas held are gone for good, also where "
-        "they were acknowledged."
+        "surviving replica.\nRecords that only lost replicas held are lost for good, even if they "
+        "were acknowledged."
     )
     if live:
         members = {b for p in leaderless for b in (*p.isr, *p.eligible)}
         warning += (
-            f"\nThe brokers last known to be in sync ({ids_text(sorted(members))}) are not waited "
-            "for: what they hold and the others do not is cut when they come back."
+            f"\nThe election does not wait for the brokers last known to be in sync "
+            f"({ids_text(sorted(members))}): records that only they hold are truncated when they "
+            "are back."
         )
-    return agrees([warning])
+    return confirms([warning])

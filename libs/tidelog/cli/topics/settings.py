@@ -26,7 +26,7 @@ def parse_settings(settings: Sequence[str], option: str = "--config") -> dict[st
                 f"{setting!r} is not KEY=VALUE, as in retention_ms=86400000", param_hint=option
             )
         if key in parsed:
-            raise typer.BadParameter(f"{key} is given twice; once is enough", param_hint=option)
+            raise typer.BadParameter(f"{key} is given twice; give it once", param_hint=option)
         parsed[key] = value
     return parsed
 
@@ -45,18 +45,18 @@ def dangers(changes: Sequence[ConfigChange]) -> Iterator[str]:
                 )
             case "unclean_leader_election" if after == "true":
                 yield (
-                    "A replica that lacks acknowledged records may lead from now on, while those "
-                    "in sync are away: the records are lost then."
+                    "A replica that lacks acknowledged records may be elected from now on, while "
+                    "no replica in sync is available: these records are lost then."
                 )
             case "durability" if after == "replicated":
                 yield (
-                    "Records count from now on before they are synced to disk: a loss of power of "
-                    "all their replicas at once may lose them."
+                    "Records are acknowledged from now on before they are synced to disk: a power "
+                    "failure of all their replicas at once may lose them."
                 )
             case "recovery" if after == "balanced":
                 yield (
-                    "When every replica that was in sync has lost data, the best of them leads "
-                    "without anybody's consent."
+                    "If every replica that was in sync has lost data, the best of them is elected "
+                    "without consent."
                 )
 
 

@@ -28,10 +28,10 @@ DESCRIBE_JSON = (
     "unclean_leader_epoch (null: there was none), min_isr, moving_operation, original_replicas, "
     "target_replicas (empty: it does not move), health]; with --logs also logs [partition, "
     "broker_id, role, log_start_offset, high_watermark, log_end_offset, size_bytes, lag_records, "
-    "lag_ms (null: nobody tells)]."
+    "lag_ms (null: not reported)]."
 )
 CONFIG_JSON = (
-    "topic, topic_id, revision, config [key, value (in force; empty: none), is_set, "
+    "topic, topic_id, revision, config [key, value (effective; empty: none), is_set, "
     "default_value, description]."
 )
 
@@ -46,11 +46,11 @@ def list_(
     contains: Annotated[
         str,
         typer.Option(
-            "--contains", metavar="TEXT", show_default=False, help="Only names with this in them."
+            "--contains", metavar="TEXT", show_default=False, help="Only names that contain this."
         ),
     ] = "",
     unwell: Annotated[
-        bool, typer.Option("--unwell", help="Only those with a partition that is unwell.")
+        bool, typer.Option("--unwell", help="Only topics with an unhealthy partition.")
     ] = False,
 ) -> None:
     """List all topics and their health."""
@@ -66,7 +66,7 @@ def describe(
         bool,
         typer.Option(
             "--logs",
-            help="Also how far the log of each replica goes, and its lag, as brokers tell.",
+            help="Also the offsets, size and lag of each replica's log, as brokers report them.",
         ),
     ] = False,
 ) -> None:
@@ -88,7 +88,7 @@ def config(
 ) -> None:
     """Show every key of a topic's configuration.
 
-    Shows the value in force, and what the key does.
+    Shows the effective value, and what the key does.
     """
     session.run(lambda: _config(session, options, name, only_set=set_only))
 
@@ -96,7 +96,7 @@ def config(
 async def _list(
     session: Session, options: MutationOptions, contains: str, *, internal: bool, unwell: bool
 ) -> None:
-    async with options.asking(session) as admin:
+    async with options.broker_admin(session) as admin:
         every = await admin.list_topics(internal=internal)
     topics = [
         topic
@@ -108,7 +108,7 @@ async def _list(
     elif every and not topics:
         write_note("There are no such topics.")
     elif not topics:
-        write_note("There are no topics yet; make one with: tidelog topics create NAME")
+        write_note("There are no topics yet; create one with: tidelog topics create NAME")
     else:
         write_table(
             ("topic", "partitions", "replication", "health"),
@@ -135,19 +135,19 @@ def _summary(topic: TopicDescription) -> dict[str, object]:
 
 
 async def _describe(session: Session, options: MutationOptions, name: str, *, logs: bool) -> None:
-    async with options.asking(session) as admin:
+    async with options.broker_admin(session) as admin:
         topic = await admin.describe_topic(name)
     if logs:
         from tidelog.cli.topics.logs import replica_logs, show_logs
         from tidelog.inspection.model import StateRequest
 
-        told = await session.service_states(StateRequest(name))
-        found = replica_logs(topic, told)
+        reported = await session.service_states(StateRequest(name))
+        found = replica_logs(topic, reported)
         if session.as_json:
             write_json(_document(topic) | {"logs": [asdict(log) for log in found]})
         else:
             _show(topic)
-            show_logs(found, told)
+            show_logs(found, reported)
     elif session.as_json:
         write_json(_document(topic))
     else:

@@ -3,8 +3,8 @@ states in, findings out.
 
 `causes` defines the words. Problems of a partition (`partitions`, `elections`) are traced to
 problems of a broker, the controller or the store (`replicas`, `controllers`, `store`). Each root
-is reported once, with all its effects (`root_causes`, `findings`). Nothing is guessed: a finding
-says so if no service reports the reason.
+is reported once, with all its effects (`root_causes`, `findings`). Nothing is guessed: if no
+service reports the reason, the finding states that.
 """
 
 from tidelog.inspection.explain.findings import explain

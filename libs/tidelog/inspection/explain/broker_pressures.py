@@ -129,7 +129,7 @@ def why_unconnected(view: ClusterView, broker_id: int) -> Reason | None:
     """Returns why others cannot connect to it, although the network works."""
     if lacks_files(view, broker_id):
         root = Root(causes.OPEN_FILES, broker_id)
-        return Reason(root, "is at its limit of open files and accepts no new connection")
+        return Reason(root, "has reached its limit of open files and accepts no new connection")
     if view.pressure(broker_id, CONNECTIONS) is not None:
         root = Root(causes.MANY_CONNECTIONS, broker_id)
         return Reason(root, "is busy with the connections of one client")
@@ -137,14 +137,13 @@ def why_unconnected(view: ClusterView, broker_id: int) -> Reason | None:
 
 
 def summary(view: ClusterView, root: Root) -> str:
-    pressure = view.pressure(root.broker, _RESOURCES[root.cause])
-    assert pressure is not None, "roots of this kind are found by it"
+    pressure = view.pressures[root.broker, _RESOURCES[root.cause]]
     return shortage(root.cause, f"broker {root.broker}", pressure)
 
 
 def shortage(cause: str, who: str, pressure: Pressing) -> str:
     if cause == causes.OPEN_FILES:
-        how = "is at" if has_no_files_left(pressure) else "is near"
+        how = "has reached" if has_no_files_left(pressure) else "is near"
         uses = f"{pressure.used:,} of {pressure.limit:,} are open"
         return f"{who} {how} its limit of open files: {uses}{_detail(pressure)}"
     if cause == causes.MANY_CONNECTIONS:
@@ -173,8 +172,7 @@ def shortage(cause: str, who: str, pressure: Pressing) -> str:
 
 
 def evidence(view: ClusterView, root: Root) -> str:
-    pressure = view.pressure(root.broker, _RESOURCES[root.cause])
-    assert pressure is not None, "roots of this kind are found by it"
+    pressure = view.pressures[root.broker, _RESOURCES[root.cause]]
     if root.cause == causes.DISK_SLOW:
         return (
             f"broker-{root.broker} reports: operations of its disk have taken "

@@ -39,7 +39,7 @@ MOVES_BOUND_BELOW_WRITES = "moves_bound_below_writes"
 BOUNDS_ON_MOVES = frozenset({MOVES_BOUND, MOVES_BOUND_BELOW_WRITES})
 # Problems of a broker and its replicas.
 REPLICA_DEAD = "replica_dead"
-BROKER_STOPPED = "broker_stopped"  # in order, and not started again
+BROKER_STOPPED = "broker_stopped"  # cleanly, and not started again
 BROKER_CANNOT_START = "broker_cannot_start"
 BROKER_PAUSED = "broker_paused"
 BROKER_UNREACHABLE = "broker_unreachable"
@@ -51,7 +51,7 @@ CONTROLLER_ID_CONTESTED = "controller_id_contested"  # by two processes
 DIRECTORY_NOT_INTACT = "directory_not_intact"  # copied, restored or replaced
 BROKER_STARTING = "broker_starting"
 BROKER_STOPPING = "broker_stopping"
-OPEN_FILES = "open_files"  # it is at its limit, or close to it
+OPEN_FILES = "open_files"  # it has reached its limit, or is close to it
 MEMORY_SHORT = "memory_short"
 CPU_STARVED = "cpu_starved"
 MANY_CONNECTIONS = "many_connections"  # of one client
@@ -87,7 +87,7 @@ STORE_SLOW = "store_slow"
 STORE_MEMBER_UNREACHABLE = "store_member_unreachable"
 REPEATED_ELECTIONS = "repeated_elections"
 
-# The order in which findings of the same severity are reported: causes come before their effects.
+# The order of findings of the same severity: causes come before their effects.
 ORDER = (
     STORE_UNREACHABLE,
     STORE_FULL,
@@ -174,7 +174,7 @@ class Reason:
 class Symptom:
     """A problem of one partition.
 
-    - `one`: a whole sentence about it.
+    - `one`: a sentence about it.
     - `many`: continues "14 partitions …" if several have the same cause, roots and `many`.
     """
 

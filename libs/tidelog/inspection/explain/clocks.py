@@ -99,9 +99,8 @@ def _of_controllers(view: ClusterView) -> Iterator[Finding]:
 def _skews(view: ClusterView) -> Iterator[Finding]:
     heard = [
         _Skew(broker_id, clock.broker_id, clock.skew_ms)
-        for broker_id, state in sorted(view.brokers.items())
-        if state.broker is not None
-        for clock in state.broker.clocks
+        for broker_id, broker in sorted(view.broker_states.items())
+        for clock in broker.clocks
     ]
     differing = [skew for skew in heard if abs(skew.skew_ms) > MAX_SKEW_MS]
     if not differing:
@@ -170,8 +169,8 @@ def _evidence(skew: _Skew) -> str:
 
 
 def _doubts(view: ClusterView) -> Iterator[Finding]:
-    for broker_id, state in sorted(view.brokers.items()):
-        doubt = state.broker.clock_doubt if state.broker is not None else None
+    for broker_id, broker in sorted(view.broker_states.items()):
+        doubt = broker.clock_doubt
         if doubt is None:
             continue
         yield Finding(
@@ -184,8 +183,8 @@ def _doubts(view: ClusterView) -> Iterator[Finding]:
             ),
             f"Compare the clock of broker {broker_id} with a time server's (`chronyc tracking`). "
             "If it is wrong, correct it. If it is right, correct those of the others: it "
-            "is believed once another broker that has not jumped as well has the same time, or "
-            "once none has contradicted it for a day, or for 10 minutes after a reboot; "
+            "is trusted once another broker whose clock has not jumped has the same time, or "
+            "once no broker has contradicted it for a day, or for 10 minutes after a reboot; "
             "retention_bytes applies in the meantime.",
             broker=broker_id,
         )

@@ -10,25 +10,25 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.formatting import name_of_key
 from tidelog.inspection.explain.links import Links
-from tidelog.inspection.explain.lost_store import is_lost_for_all
 from tidelog.inspection.explain.observation import (
     BROKER,
     CONTROLLER,
     Listening,
     Observation,
     SilentService,
+    name_of,
 )
 from tidelog.inspection.explain.reported_metadata import (
     Registry,
     active_controller,
     controller_pressures,
+    is_lost_for_all,
     keys_of_leaders,
 )
 from tidelog.inspection.model import (
     NOT_KNOWN,
     BrokerBacklog,
     ControllerState,
-    Departure,
     FollowerProgress,
     HeardBroker,
     InSyncMember,
@@ -43,7 +43,7 @@ from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 
 # A broker is alive if a leader has received a fetch from it within this time, or a follower an
-# answer, whatever happens at its address.
+# answer, however its address reacts.
 PROOF_OF_LIFE_MS = 2_000
 # Values of `RejectedStart.cause`: a process that ran and ended with a fault of its own; an address
 # that cannot be used; a broker id that belongs to another directory, or that another process holds.
@@ -68,17 +68,17 @@ _NO_CONNECTION = (Listening.REFUSES, Listening.SILENT)
 FULL_STATE_MS_PER_REPLICA = 5
 MAX_FULL_STATE_MS = 60_000
 
-_NOTHING = ControllerState(active=False, controller_epoch=NOT_KNOWN)
+_NOTHING = ControllerState(active=False, controller_epoch=NOT_KNOWN)  # of no service
 
 
 class Liveness(enum.Enum):
-    """Whether a broker is alive, as far as probes and answers show."""
+    """Whether a broker is alive, according to probes and answers."""
 
     ANSWERS = enum.auto()
     DEAD = enum.auto()
     PAUSED = enum.auto()  # accepts connections and answers nothing
     BUSY = enum.auto()  # answers only health checks, or is processing its full state
-    UNREACHABLE = enum.auto()  # gave no answer here; only others may know whether it is alive
+    UNREACHABLE = enum.auto()  # gave no answer here; others may report whether it is alive
 
 
 def _proof_of_life(ages_ms: Iterable[int]) -> int | None:
@@ -88,34 +88,30 @@ def _proof_of_life(ages_ms: Iterable[int]) -> int | None:
 class ClusterView:
     def __init__(self, observed: Observation) -> None:
         self.observed = observed
-        self.brokers: dict[int, ServiceState] = {}
-        self.controllers: list[ServiceState] = []
-        for state in observed.states:
-            if state.broker is not None:
-                self.brokers[state.id] = state
-            if state.controller is not None:
-                self.controllers.append(state)
+        self.reporters = sorted(observed.reporters, key=name_of)
+        self.brokers = {s.id: s for s in observed.states if s.broker is not None}
+        self.broker_states = {b: s.broker for b, s in self.brokers.items() if s.broker is not None}
+        self.controllers = [s for s in observed.states if s.controller is not None]
         self.controllers.sort(key=lambda state: state.id)
         self.active = active_controller(observed.states)
         # States of busy brokers, without replicas.
         self._short_states = {s.id: s for s in observed.short_states if s.broker is not None}
+        self.control = (self.active.controller if self.active else None) or _NOTHING
         self.registry = self._registry()
-        self.departures = self._departures()
-        self.rejected_starts = self._rejected_starts()
+        reporter = self.registry.reporter
+        reported = (reporter.controller or reporter.broker if reporter else None) or _NOTHING
+        # The first entry of a broker counts.
+        self.departures = {d.broker_id: d for d in reversed(reported.departures)}
+        self.rejected_starts = {start.broker_id: start for start in reported.rejected_starts}
         self.pressures = self._pressures()
         self.controller_pressures = controller_pressures(observed.reporters)
-        self.backlogs = self._backlogs()
-        self.deleting = self._deleting()
+        self.backlogs = {backlog.broker_id: backlog for backlog in self.control.backlogs}
+        self.deleting = {d.topic_id for d in self.control.deletions if not d.first_partition}
         self._liveness: dict[int, Liveness] = {}
         self._silent = {s.id: s for s in observed.silent if s.role == BROKER}
-        self._replicas = self._described()
+        self._replicas = {(TopicPartition(r.topic, r.partition), b): r for b, r in self.replicas()}
         self.keys = self._keys()
         self.links = Links((*self.brokers.values(), *self._short_states.values()), self.active)
-
-    @property
-    def controller_state(self) -> ControllerState | None:
-        """The state of the active controller."""
-        return None if self.active is None else self.active.controller
 
     def now_ms(self) -> int:
         """Returns the active controller's wall clock, or the latest one of all services."""
@@ -156,13 +152,13 @@ class ClusterView:
     def _address_is_taken(self, silent: SilentService) -> bool:
         """Whether another program uses the address of a broker that could not start."""
         alive = silent.id in self.registry.brokers or self.is_alive_by_peers(silent.id)
-        takes = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
+        is_used = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
         failed = self.failed_start(silent.id)
-        return takes and not alive and failed is not None and failed.cause == ADDRESS
+        return is_used and not alive and failed is not None and failed.cause == ADDRESS
 
     def pending_full_state(self, broker_id: int) -> BrokerBacklog | None:
         """Returns the backlog of a new incarnation that may still be processing its full state,
-        because the active controller has known it only for a short time."""
+        because it registered only a short time ago, according to the active controller."""
         backlog = self.backlogs.get(broker_id)
         if backlog is None or backlog.known_for_ms < 0:
             return None
@@ -170,9 +166,8 @@ class ClusterView:
         return backlog if backlog.known_for_ms < needs_ms else None
 
     def is_starting(self, broker_id: int) -> bool:
-        """Whether the broker itself says so."""
-        state = self.brokers.get(broker_id)
-        return state is not None and state.broker is not None and state.broker.is_starting
+        """Whether the broker itself reports that it is starting."""
+        return broker_id in self.broker_states and self.broker_states[broker_id].is_starting
 
     @property
     def metadata_unread(self) -> bool:
@@ -229,8 +224,8 @@ class ClusterView:
         return rejected if rejected.at_ms >= departure.at_ms - before_departure_ms else None
 
     def was_stopped(self, broker_id: int) -> bool:
-        """Whether its last process ended in order and without a fault. Departures hold only brokers
-        that are not back."""
+        """Whether its last process was stopped cleanly. Departures hold only brokers that are not
+        back."""
         if self.crash(broker_id) is not None:
             return False
         departure = self.departures.get(broker_id)
@@ -307,22 +302,21 @@ class ClusterView:
         return _proof_of_life(heard.last_answer_ms for heard in self._heard(broker_id))
 
     def _heard(self, broker_id: int) -> Iterator[HeardBroker]:
-        """Yields what brokers know of it, also over healthy partitions that are not reported."""
+        """Yields brokers' reports of its fetches and answers, healthy partitions included."""
         for state in (*self.brokers.values(), *self._short_states.values()):
             assert state.broker is not None
             yield from (heard for heard in state.broker.heard if heard.broker_id == broker_id)
 
-    def leaders(self) -> Iterator[tuple[ReplicaState, LeaderState]]:
-        for state in self.brokers.values():
-            assert state.broker is not None
-            for replica in state.broker.replicas:
-                if replica.leader is not None:
-                    yield replica, replica.leader
+    def replicas(self) -> Iterator[tuple[int, ReplicaState]]:
+        """Yields all reported replicas, with their brokers, by broker id."""
+        for broker_id, broker in sorted(self.broker_states.items()):
+            for replica in broker.replicas:
+                yield broker_id, replica
 
     def replicas_of(self, broker_id: int) -> Sequence[ReplicaState]:
         """Returns the replicas that the broker reports; healthy ones may be missing."""
-        state = self.brokers.get(broker_id)
-        return () if state is None or state.broker is None else state.broker.replicas
+        broker = self.broker_states.get(broker_id)
+        return () if broker is None else broker.replicas
 
     def replica(self, key: PartitionKeyState, broker_id: int) -> ReplicaState | None:
         """Returns a replica as its own broker reports it. None if it does not, or if it holds
@@ -335,12 +329,12 @@ class ClusterView:
     def leaves_out(self, key: PartitionKeyState, broker_id: int) -> bool:
         """Whether a broker that was queried for unhealthy replicas does not report this one, which
         means that it was healthy at that time."""
-        told_all = bool(self.observed.scope.topic)
+        reports_all = bool(self.observed.scope.topic)
         described = (name_of_key(key), broker_id) in self._replicas
-        return broker_id in self.brokers and not told_all and not described
+        return broker_id in self.brokers and not reports_all and not described
 
     def leading(self, key: PartitionKeyState) -> tuple[ReplicaState, LeaderState] | None:
-        """Returns the leader's state. None if it does not answer, or does not know that it
+        """Returns the leader's state. None if it does not answer, or does not report that it
         leads."""
         if key.leader == NO_LEADER:
             return None
@@ -350,7 +344,7 @@ class ClusterView:
         return replica, replica.leader
 
     def progress(self, key: PartitionKeyState, broker_id: int) -> FollowerProgress | None:
-        """Returns what the leader knows about a follower."""
+        """Returns what the leader reports about a follower."""
         leading = self.leading(key)
         if leading is None:
             return None
@@ -399,7 +393,7 @@ class ClusterView:
         if self.active is not None and self.active.controller is not None:
             reporter, registered_brokers = self.active, self.active.controller.registered
         else:
-            # Brokers with complete answers come before busy ones that know no more.
+            # Brokers with complete answers come before busy ones, which report no more.
             brokers = sorted(
                 (*self.brokers.values(), *self._short_states.values()),
                 key=lambda s: (
@@ -417,15 +411,6 @@ class ClusterView:
         registered = {broker.broker_id: broker for broker in registered_brokers}
         return Registry(registered, reporter, reporter.store.unreachable_ms < 0)
 
-    def _departures(self) -> dict[int, Departure]:
-        """Returns the departures by the service that reports the registrations."""
-        reporter = self.registry.reporter
-        state = None if reporter is None else reporter.controller or reporter.broker
-        found: dict[int, Departure] = {}
-        for departure in state.departures if state else ():
-            found.setdefault(departure.broker_id, departure)
-        return found
-
     def _pressures(self) -> dict[tuple[int, str], BrokerPressure]:
         """Returns pressures by broker id and resource. A broker's own report comes before that of
         others."""
@@ -440,59 +425,31 @@ class ClusterView:
     def pressure(self, broker_id: int, resource: str) -> BrokerPressure | None:
         return self.pressures.get((broker_id, resource))
 
-    def _rejected_starts(self) -> dict[int, RejectedStart]:
-        """Returns rejected starts by broker id, by the service that reports the registrations."""
-        reporter = self.registry.reporter
-        state = None if reporter is None else reporter.controller or reporter.broker
-        return {start.broker_id: start for start in (state.rejected_starts if state else ())}
-
-    def _backlogs(self) -> dict[int, BrokerBacklog]:
-        return {
-            b.broker_id: b
-            for b in (self.controller_state.backlogs if self.controller_state else ())
-        }
-
-    def _deleting(self) -> set[str]:
-        state = self.controller_state
-        return {d.topic_id for d in (state.deletions if state else ()) if not d.first_partition}
-
     def _keys(self) -> dict[TopicPartition, PartitionKeyState]:
         """Returns keys by name: the controller's before those that brokers have read, and these
-        before those that only a leader knows. Topics that are being deleted are left out: their
+        before those that only a leader reports. Topics that are being deleted are left out: their
         partitions have no leaders for that reason."""
-        found = {name_of_key(key): key for key in keys_of_leaders(self.brokers)}
+        found = {name_of_key(key): key for key in keys_of_leaders(self.broker_states)}
         found |= {name_of_key(key): key for key in self.observed.metadata}
-        found |= {
-            name_of_key(key): key
-            for key in (self.controller_state.partitions if self.controller_state else ())
-        }
+        found |= {name_of_key(key): key for key in self.control.partitions}
         return {
-            name: self._as_its_leader_knows(found[name])
+            name: self._as_its_leader_reports(found[name])
             for name in sorted(found)
             if found[name].topic_id not in self.deleting
         }
 
-    def _as_its_leader_knows(self, key: PartitionKeyState) -> PartitionKeyState:
+    def _as_its_leader_reports(self, key: PartitionKeyState) -> PartitionKeyState:
         """Returns the key with the ISR that its leader has written since the key was read: services
         are described one after the other, and the leader changes the ISR by itself."""
-        state = self.brokers.get(key.leader)
         leading = self.leading(key)
-        if leading is None or state is None or state.broker is None:
+        if leading is None:
             return key
         replica, leader = leading
         if replica.leader_epoch != key.leader_epoch or not 0 < key.revision < replica.revision:
             return key
         members = [InSyncMember(f.broker_id, f.broker_epoch) for f in leader.followers if f.in_isr]
-        isr = (InSyncMember(key.leader, state.broker.broker_epoch), *members)
-        return replace(key, isr=isr, revision=replica.revision)
-
-    def _described(self) -> dict[tuple[TopicPartition, int], ReplicaState]:
-        found: dict[tuple[TopicPartition, int], ReplicaState] = {}
-        for broker_id, state in self.brokers.items():
-            assert state.broker is not None
-            for replica in state.broker.replicas:
-                found[TopicPartition(replica.topic, replica.partition), broker_id] = replica
-        return found
+        own = InSyncMember(key.leader, self.broker_states[key.leader].broker_epoch)
+        return replace(key, isr=(own, *members), revision=replica.revision)
 
 
 def _has_read(state: ServiceState) -> bool:

@@ -44,11 +44,11 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
     named = view.named_active()
     silent = {service.address: service for service in view.observed.silent}
     if any(view.silenced_by(silent[address]) for address in named if address in silent):
-        return  # The resource that it lacks has a finding that says so.
+        return  # The resource that it lacks has a finding of its own.
     evidence = [_standby(state) for state in view.controllers]
     evidence += [
-        f"the one at {address} is active by the store; it {silent[address].listening.value} and "
-        f"{silent[address].problem}"
+        f"the store names the one at {address} as active; it {silent[address].listening.value} "
+        f"and {silent[address].problem}"
         for address in named
         if address in silent
     ]
@@ -59,8 +59,8 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
     ]
     reporters = sorted({name_of(state) for state in view.observed.reporters if state.broker})
     if not named and reporters:
-        told_by = ", ".join(reporters[:MAX_NAMED])
-        evidence.append(f"no controller is registered as active, according to {told_by}")
+        sources = ", ".join(reporters[:MAX_NAMED])
+        evidence.append(f"no controller is registered as active, according to {sources}")
     evidence += standbys.faults_of_missing(view)
     because = tuple(
         root
@@ -79,7 +79,8 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         severity,
         summary,
         tuple(evidence),
-        "The controllers stand for election by themselves once the metadata store takes changes."
+        "The controllers take part in elections by themselves once the metadata store accepts "
+        "changes."
         if view.store_lost_by_all()
         else f"See {listed(because)}. {next_step}"
         if because
@@ -92,8 +93,8 @@ def _standby(state: ServiceState) -> str:
     line = f"{name_of(state)} at {state.address} answers and is not active"
     if state.controller is not None and state.controller.active:
         line = (
-            f"{name_of(state)} at {state.address} answers and holds itself to be active in epoch "
-            f"{state.controller.controller_epoch}; brokers know of another"
+            f"{name_of(state)} at {state.address} answers and claims to be active in epoch "
+            f"{state.controller.controller_epoch}; brokers report another"
         )
     if state.store.unreachable_ms >= 0:
         line += f"; it has not reached the metadata store for {span(state.store.unreachable_ms)}"
@@ -109,14 +110,14 @@ def _without_controller(
     `ClusterView.has_no_controller`. If it names none, all controllers that ran lately count.
     """
     listening = {service.listening for service in silent}
-    nobody = "no service elects leaders, creates or deletes topics"
+    effect = "no service elects leaders, creates or deletes topics"
     if Listening.BUSY in listening:
         return (
             causes.CONTROLLER_UNREACHABLE,
             causes.WARNING,
             "the active controller is alive and did not answer in time, so that its state "
             "is missing here",
-            "Run explain again with a longer --timeout. If it stays so, check the network to it: "
+            "Run explain again with a longer --timeout. If this remains, check the network to it: "
             f"{TO_SEE_LOSS}. Then check what CPU and memory its machine has left.",
         )
     if Listening.UNRESOLVED in listening:
@@ -142,16 +143,16 @@ def _without_controller(
             causes.NO_CONTROLLER,
             causes.CRITICAL,
             "the active controller is paused: it accepts connections and does not respond; "
-            f"{nobody}",
+            f"{effect}",
             "Check its process: is it stopped, or starved of CPU or memory? Another one takes "
             "over when its lease has ended.",
         )
     paused = [s for s in all_silent if s.listening is Listening.ACCEPTS and s.id >= 0]
-    summary, next_step = f"no controller is active: {nobody}", _TO_START_A_CONTROLLER
+    summary, next_step = f"no controller is active: {effect}", _TO_START_A_CONTROLLER
     if paused:
         which = listed(f"controller {service.id}" for service in paused)
-        stand = "stands" if len(paused) == 1 else "stand"
-        summary += f"; {which} {stand} still: connections are taken, and nothing is answered"
+        are = "is" if len(paused) == 1 else "are"
+        summary += f"; {which} {are} paused: connections are accepted, and no request is answered"
         next_step = _TO_RESUME_A_CONTROLLER.format(which=which)
     return causes.NO_CONTROLLER, causes.CRITICAL, summary, next_step
 
@@ -180,7 +181,7 @@ def no_report(view: ClusterView) -> Iterator[Finding]:
             for service in view.observed.silent[:MAX_NAMED]
         ),
         "Run explain again with a longer --timeout, or through a controller (--bootstrap "
-        "host:port), whose answer is smaller. If it stays so, check the network to them (`ping -c "
+        "host:port), whose answer is smaller. If this remains, check the network to them (`ping -c "
         "100`, retrans in `ss -ti`), then what CPU, memory and disk their machines have left.",
     )
 
@@ -219,8 +220,8 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) ->
         evidence.append(f"broker-{broker_id} answers requests: it is alive")
     evidence += effects(root, following.get(root, ()))
     changes = plural(backlog.pending, "state change")
-    starts = reason is not None and reason.root.cause == causes.BROKER_STARTING
-    is_worked_through = backlogs.is_worked_through(backlog) and (reason is None or starts)
+    is_starting = reason is not None and reason.root.cause == causes.BROKER_STARTING
+    is_worked_through = backlogs.is_worked_through(backlog) and (reason is None or is_starting)
     severity = causes.INFO if is_worked_through else causes.WARNING
     how = "has not acknowledged" if backlog.overdue else "is behind with"
     summary = f"broker {broker_id} {how} {changes}, the oldest for {span(backlog.oldest_ms)}"
@@ -234,8 +235,8 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) ->
     elif is_worked_through:
         summary = f"broker {broker_id} works through {changes}{_pace(backlog)}"
         next_step = (
-            "Nothing; it has them in time by itself. If they grow more, check what CPU and disk "
-            f"broker {broker_id} has left."
+            "Nothing; it acknowledges them by itself. If their number grows, check what CPU and "
+            f"disk broker {broker_id} has left."
         )
     else:
         next_step = (
@@ -299,7 +300,7 @@ def _revisions(backlog: BrokerBacklog) -> str:
 
 
 def deletions(view: ClusterView) -> Iterator[Finding]:
-    for deletion in view.controller_state.deletions if view.controller_state else ():
+    for deletion in view.control.deletions:
         if deletion.waiting_ms >= DELETION_WAITS_MIN_MS and deletion.brokers:
             yield _deletion(view, deletion)
 
@@ -336,7 +337,7 @@ def _what(deletion: WaitingDeletion) -> str:
 class _How(enum.Enum):
     """The state of a broker that a deletion waits for."""
 
-    UNAVAILABLE = enum.auto()  # it does nothing, as far as is known
+    UNAVAILABLE = enum.auto()  # it does nothing, according to all reports
     BLOCKED = enum.auto()  # it is alive, and has a problem
     WORKING = enum.auto()
 
@@ -380,9 +381,8 @@ def _why_not_deleted(view: ClusterView, deletion: WaitingDeletion, broker_id: in
             return _Wait(broker_id, _How.BLOCKED, f'{who} rejected: "{pending.problem}"')
     if view.store_lost(broker_id):
         root = view.store_root(broker_id)
-        return _Wait(broker_id, _How.BLOCKED, f"{who} misses the metadata store", root)
-    state = view.brokers[broker_id].broker
-    for replica in state.replicas if state else ():
+        return _Wait(broker_id, _How.BLOCKED, f"{who} does not reach the metadata store", root)
+    for replica in view.replicas_of(broker_id):
         failure = failure_of(replica, broker_id)
         if failure is not None and replica.topic == deletion.topic:
             return _Wait(broker_id, _How.BLOCKED, f"{who} {failure.words}", failure.root)
@@ -393,6 +393,6 @@ def _why_not_deleted(view: ClusterView, deletion: WaitingDeletion, broker_id: in
     if backlogs.is_worked_through(backlog):
         line = f"{who} works through {plural(backlog.pending, 'state change')}{_pace(backlog)}"
         return _Wait(broker_id, _How.WORKING, line, late_root)
-    said = f': "{backlog.problem}"' if backlog.problem else ""
-    line = f"{who} answers and has not carried out its last command in time{said}"
+    problem = f': "{backlog.problem}"' if backlog.problem else ""
+    line = f"{who} answers and has not carried out its last command in time{problem}"
     return _Wait(broker_id, _How.BLOCKED, line, late_root)

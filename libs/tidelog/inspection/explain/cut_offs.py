@@ -41,10 +41,8 @@ def is_cut_off(view: ClusterView, broker_id: int) -> bool:
         return False
     if _answers_alone(view, broker_id):
         return True
-    broker = view.brokers[broker_id].broker
     # Until it has its replicas, a starting broker has nothing to exchange with others.
-    is_starting = broker is not None and broker.is_starting
-    return not is_starting and view.links.is_cut_off(broker_id)
+    return not view.is_starting(broker_id) and view.links.is_cut_off(broker_id)
 
 
 def _answers_alone(view: ClusterView, broker_id: int) -> bool:
@@ -65,12 +63,11 @@ def _answers_alone(view: ClusterView, broker_id: int) -> bool:
 
 
 def _serves(view: ClusterView, broker_id: int) -> bool:
-    state = view.brokers.get(broker_id)
-    broker = state.broker if state is not None else None
+    broker = view.broker_states.get(broker_id)
     if broker is not None and broker.state == "stopping":
         return False
-    stood_still_ms = broker.elections.last_standstill_ms if broker and broker.elections else -1
-    if 0 <= stood_still_ms < RESUMED_WITHIN_MS:
+    paused_ms = broker.elections.last_standstill_ms if broker and broker.elections else -1
+    if 0 <= paused_ms < RESUMED_WITHIN_MS:
         return False
     return broker_pressures.why_silent(view, broker_id) is None
 
@@ -91,7 +88,8 @@ def evidence(view: ClusterView, broker_id: int) -> Iterator[str]:
         yield f"{brokers(fine)} and others reach each other"
     state = view.brokers[broker_id]
     if view.store_lost(broker_id):
-        yield f"it has had no answer of the metadata store for {span(state.store.unreachable_ms)}"
+        unreachable_for = span(state.store.unreachable_ms)
+        yield f"it has received no answer from the metadata store for {unreachable_for}"
     elif state.store.last_latency_ms >= 0:
         yield "it reaches the metadata store"
     if _answers_alone(view, broker_id):
@@ -138,11 +136,11 @@ def controller_cut_off(view: ClusterView) -> Iterator[Finding]:
         yield Finding(
             causes.CONTROLLER_CUT_OFF,
             causes.CRITICAL,
-            f"{who}, the active controller, reaches none of {brokers(cut)}, which live: nothing "
-            "that it decides gets to them",
+            f"{who}, the active controller, reaches none of {brokers(cut)}, which are alive: they "
+            "receive none of its commands",
             tuple(line for b in cut for line in _evidence(view, b)),
-            f"Check the network of the machine of {who}. Where another controller stands by, stop "
-            f"{who}: the other one takes over.",
+            f"Check the network of the machine of {who}. If a standby controller runs, stop {who}: "
+            "the standby takes over.",
         )
         return
     for broker_id in cut:
@@ -151,7 +149,7 @@ def controller_cut_off(view: ClusterView) -> Iterator[Finding]:
             causes.CONTROLLER_CUT_OFF,
             causes.WARNING,
             f"{who}, the active controller, does not reach broker {broker_id}, which is alive: "
-            "what it decides does not get there",
+            "the broker receives none of its commands",
             tuple(_evidence(view, broker_id)),
             f"Check the network from the machine of {who} to {address}, the advertised address of "
             f"broker {broker_id}: routes, firewall and security rules, and what lies between. The "

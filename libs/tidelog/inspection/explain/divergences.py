@@ -15,13 +15,10 @@ from tidelog.model import TopicPartition
 def diverged_replicas(view: ClusterView) -> Iterator[Symptom]:
     """Yields one symptom for each partition. The replicas cannot show which of them is right."""
     found: dict[TopicPartition, list[tuple[int, ReplicaState]]] = {}
-    for broker_id in sorted(view.brokers):
-        broker = view.brokers[broker_id].broker
-        assert broker is not None
-        for replica in broker.replicas:
-            if replica.diverged:
-                name = TopicPartition(replica.topic, replica.partition)
-                found.setdefault(name, []).append((broker_id, replica))
+    for broker_id, replica in view.replicas():
+        if replica.diverged:
+            name = TopicPartition(replica.topic, replica.partition)
+            found.setdefault(name, []).append((broker_id, replica))
     for name, reports in found.items():
         key = view.keys.get(name)
         yield _symptom(name, reports, is_sole=key is not None and len(key.replicas) == 1)
@@ -82,10 +79,10 @@ def _evidence(name: TopicPartition, own: int, diverged: DivergedOffsets) -> str:
 
 def _next_step_of_sole(name: TopicPartition, concerned: Sequence[int]) -> str:
     return (
-        f"Consumers get what the disk holds now, and no other replica of {name} can tell what was "
+        f"Consumers get what the disk holds now, and no other replica of {name} shows what was "
         f"written. Check the disk of {brokers(concerned)} and who has access to it. Compare "
         f"`tidelog dump-log --records FILE` of replicas/{name.topic}-{name.partition}.* in its "
-        "data_dir with a backup or an archive, and write what differs again, to another topic."
+        "data_dir with a backup or an archive, and write the records that differ to another topic."
     )
 
 

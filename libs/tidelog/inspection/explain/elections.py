@@ -29,9 +29,7 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if not members:
         # No replica is to lead it: the topic is being deleted.
         return None
-    candidates = [
-        _candidate_state(view, key, member, in_isr=member in key.isr) for member in members
-    ]
+    candidates = _candidates(view, key)
     evidence = [_without_leader_since(view, key), *(candidate.evidence for candidate in candidates)]
     reasons = [candidate.reason for candidate in candidates if candidate.reason is not None]
     reasons += reboots.of_lost_data(view, key, members)
@@ -63,10 +61,10 @@ def _waits_for(key: PartitionKeyState, unavailable: Sequence[InSyncMember]) -> s
         return f"waits for {_unavailable_members(unavailable)}"
     if key.recovery == "manual":
         return (
-            "waits for consent: all that were in sync are back, none has kept everything, and "
+            "waits for consent: all that were in sync are back, none of them is intact, and "
             "its recovery is manual"
         )
-    return "waits for the controller: all that were in sync are there"
+    return "waits for the controller: all that were in sync are available"
 
 
 def _next_step(
@@ -199,11 +197,15 @@ class _CandidateState(NamedTuple):
     is_broker_running: bool = False
 
 
+def _candidates(view: ClusterView, key: PartitionKeyState) -> list[_CandidateState]:
+    return [_candidate_state(view, key, member) for member in (*key.isr, *key.eligible)]
+
+
 def _candidate_state(
-    view: ClusterView, key: PartitionKeyState, member: InSyncMember, *, in_isr: bool
+    view: ClusterView, key: PartitionKeyState, member: InSyncMember
 ) -> _CandidateState:
     broker_id = member.broker_id
-    was = f"broker {broker_id} was {'in the ISR' if in_isr else 'eligible'}"
+    was = f"broker {broker_id} was {'in the ISR' if member in key.isr else 'eligible'}"
     if member.broker_epoch == LOST_DATA:
         was += " and is known to have lost data"
     elif member.broker_epoch != NOT_KNOWN:
@@ -230,16 +232,16 @@ def _candidate_state(
     if registered.state == "stopping":
         root = Root(causes.BROKER_STOPPING, broker_id)
         return _CandidateState(member, f"{was}; it is stopping", Reason(root, "is stopping"))
-    whole_since = registered.synced_whole_since if key.synced else registered.whole_since
-    if whole_since and 0 < member.broker_epoch < whole_since:
+    intact_since = registered.synced_whole_since if key.synced else registered.whole_since
+    if intact_since and 0 < member.broker_epoch < intact_since:
         return _CandidateState(
             member,
             f"{was}; it is back in incarnation {registered.broker_epoch}, and has lost data: it "
-            f"is intact only since incarnation {whole_since}",
+            f"is intact only since incarnation {intact_since}",
         )
     return _CandidateState(
         member,
-        f"{was}; it is there in incarnation {registered.broker_epoch}",
+        f"{was}; it is available in incarnation {registered.broker_epoch}",
         can_lead=member.broker_epoch != LOST_DATA,
     )
 
@@ -258,7 +260,7 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     assert reason is not None
     name = name_of_key(key)
     reasons = [reason]
-    gone = next_steps.LeaderGone(
+    next_step = next_steps.of_leader_gone(
         key.leader,
         is_paused=liveness is Liveness.PAUSED,
         store_unreachable=view.registry.reporter is not None and not view.store_accepts_changes,
@@ -268,7 +270,7 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         reasons.append(_no_controller_to_elect())
         waits = "no other is elected, because no controller is active"
     elif not view.store_accepts_changes:
-        reasons.append(Reason(view.lost_store_root, "keeps everything as it is"))
+        reasons.append(Reason(view.lost_store_root, "accepts no changes"))
         waits = "no other can be elected while the metadata store accepts no changes"
     elif starts:
         waits = "it leads again once the controller has commanded it, or another is elected"
@@ -282,7 +284,7 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         name,
         f"{name} is led by broker {key.leader}, which {reason.words}; {waits}",
         f"are led by broker {key.leader}, which {reason.words}; {waits}",
-        next_steps.of_leader_gone(gone),
+        next_step,
         (_named_leader(key),),
         tuple(reasons),
         key.leader,
@@ -294,16 +296,13 @@ def _named_leader(key: PartitionKeyState) -> str:
 
 
 def _without_successor(view: ClusterView, key: PartitionKeyState) -> list[_CandidateState]:
-    """Returns the fates of all members that may lead without loss, if none of them can. Empty if
+    """Returns the states of all members that may lead without loss, if none of them can. Empty if
     another broker is elected once the leader's registration has ended."""
     if key.unclean_leader_election:
         others = [b for b in key.replicas if b != key.leader]
         if any(why_broker_does_nothing(view, broker_id) is None for broker_id in others):
             return []
-    members = (*key.isr, *key.eligible)
-    candidates = [
-        _candidate_state(view, key, member, in_isr=member in key.isr) for member in members
-    ]
+    candidates = _candidates(view, key)
     return [] if any(candidate.can_lead for candidate in candidates) else candidates
 
 
@@ -343,13 +342,13 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
         return _without_replicas(view, key)
     found = [why_broker_does_nothing(view, broker_id) for broker_id in key.replicas]
     reasons = [reason for reason in found if reason is not None]
-    nobody_there = len(reasons) == len(found)
+    none_available = len(reasons) == len(found)
     if view.has_no_controller:
         reasons.append(_no_controller_to_elect())
     elif not view.store_accepts_changes:
-        reasons.append(Reason(view.lost_store_root, "keeps everything as it is"))
-    if nobody_there:
-        why = "none of its replicas is there"
+        reasons.append(Reason(view.lost_store_root, "accepts no changes"))
+    if none_available:
+        why = "none of its replicas is available"
         next_step = f"Start any of brokers {listed(key.replicas)}."
     else:
         why = "it waits for its first election"
@@ -379,10 +378,10 @@ def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
     if view.has_no_controller:
         reasons = (_no_controller_to_elect(),)
     elif not view.store_accepts_changes:
-        reasons = (Reason(view.lost_store_root, "keeps everything as it is"),)
+        reasons = (Reason(view.lost_store_root, "accepts no changes"),)
     severity = causes.CRITICAL
     if not 0 < factor <= running:
-        why = "fewer brokers have been running than {} to have"
+        why = "fewer brokers run than its replication factor needs"
         next_step = (
             "Start brokers until as many run as the topic's replication factor; the active "
             "controller does the rest."
@@ -392,17 +391,17 @@ def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
         next_step = "Check the findings about controller and store; it follows by itself."
     else:
         severity = causes.INFO
-        why = "{} being created"
+        why = "the controller is placing them"
         next_step = "Run explain again in a moment; the active controller continues."
-    asked = f", and the replication factor is {factor}" if factor else ""
+    required = f", and the replication factor is {factor}" if factor else ""
     return Symptom(
         causes.NO_LEADER,
         severity,
         name,
-        f"{name} has no replicas yet: {why.format('it is')}",
-        f"have no replicas yet: {why.format('they are')}",
+        f"{name} has no replicas yet: {why}",
+        f"have no replicas yet: {why}",
         next_step,
-        (f"{plural(running, 'broker')} {'is' if running == 1 else 'are'} running{asked}",),
+        (f"{plural(running, 'broker')} {'is' if running == 1 else 'are'} running{required}",),
         reasons,
     )
 
@@ -429,9 +428,9 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
         causes.UNCLEAN_ELECTION,
         causes.WARNING,
         name,
-        f"{name} was led uncleanly into its present epoch {key.leader_epoch}: committed records "
-        "may be lost",
-        "were led uncleanly into their present epochs: committed records may be lost",
+        f"the present leader epoch {key.leader_epoch} of {name} began with an unclean election: "
+        "committed records may be lost",
+        "are in leader epochs that began with an unclean election: committed records may be lost",
         next_steps.of_unclean_election([name], at_ms),
         tuple(evidence),
         reboots.of_unclean_election(view, key),
@@ -442,7 +441,8 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
 
 def _loss(key: PartitionKeyState) -> str:
     if key.lost_records > 0:
-        return f"{plural(key.lost_records, 'record')} that replicas were known to hold were cut"
+        lost = plural(key.lost_records, "record")
+        return f"{lost} that replicas were known to hold were truncated"
     if key.lost_records == 0:
         # No log shows what a machine lost when it was rebooted.
         return (

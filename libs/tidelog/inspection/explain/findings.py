@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from tidelog.inspection.explain import (
-    broker_identity,
     broker_pressures,
     causes,
     clocks,
-    controller_identity,
+    contested_ids,
     controllers,
     cut_offs,
     instability,
@@ -76,7 +75,7 @@ def explain(observed: Observation) -> tuple[Finding, ...]:
     ]
     found += [
         f
-        for f in (*broker_identity.contested(view), *broker_identity.not_intact(view))
+        for f in (*contested_ids.contested_brokers(view), *contested_ids.not_intact(view))
         if _belongs(view, f, scope, named)
     ]
     cluster_wide = list(_whole_cluster(view, following))
@@ -135,7 +134,7 @@ def _whole_cluster(view: ClusterView, following: root_causes.Following) -> Itera
     if view.observed.reporters:
         yield from controllers.no_controller(view)
         yield from cut_offs.controller_cut_off(view)
-        yield from controller_identity.contested(view)
+        yield from contested_ids.contested_controllers(view)
         yield from standbys.no_standby(view)
         yield from silent_gateways.silent(view)
         yield from service_pressures.of_controllers(view)
@@ -178,7 +177,7 @@ def _roots(view: ClusterView, following: root_causes.Following, scope: Scope) ->
 def _dead_brokers(view: ClusterView) -> Iterator[Root]:
     """Yields brokers that do nothing, even if no partition is affected yet.
 
-    A broker that was stopped in order and is not needed is left out. Departures hold only brokers
+    A broker that was stopped cleanly and is not needed is left out. Departures hold only brokers
     that are not back, so that an old one does not hide a broker that has registered since.
     """
     failed = {

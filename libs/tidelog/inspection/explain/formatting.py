@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Sequence
 
+from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.model import InSyncMember, PartitionKeyState
 from tidelog.model import TopicPartition
 
@@ -64,6 +65,10 @@ def brokers(ids: Iterable[int]) -> str:
     """
     known = list(ids)
     return f"broker {listed(known)}" if len(known) == 1 else f"brokers {listed(known)}"
+
+
+def gateway_name(gateway: AnnouncedGateway) -> str:
+    return f"the gateway at {gateway.address} on {gateway.host}"
 
 
 def name_of_key(key: PartitionKeyState) -> TopicPartition:

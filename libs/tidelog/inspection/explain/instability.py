@@ -1,5 +1,4 @@
-"""Elections that repeat because the lease of one broker keeps ending, or the leases of many
-services."""
+"""Elections that repeat because the leases of one broker or of many services end repeatedly."""
 
 from __future__ import annotations
 
@@ -88,7 +87,7 @@ class _LeaseLoss(NamedTuple):
     own: RecentElections | None
 
     @property
-    def stood_still(self) -> bool:
+    def was_paused(self) -> bool:
         """Whether it was paused often enough to explain it: a pause ends a lease or falls between
         two ends."""
         return self.own is not None and self.own.standstills >= max(
@@ -104,7 +103,7 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
     """
     reports = [
         (state, elections)
-        for state in sorted(view.observed.reporters, key=name_of)
+        for state in view.reporters
         if (elections := _elections_of(state)) is not None
     ]
     losses = _lease_losses(view, reports)
@@ -140,7 +139,7 @@ def _lease_losses(
         state.id: _LeaseLoss(state.id, own.registrations_lost, own.last_ms, own.window_ms, own)
         for state, own in reports
     }
-    for ends in view.controller_state.lease_ends if view.controller_state else ():
+    for ends in view.control.lease_ends:
         known = found.get(ends.broker_id)
         if known is None or known.ended <= ends.count:
             own = known.own if known is not None else None
@@ -172,7 +171,7 @@ def _of_single_brokers(
         for loss in losses
         if 0 <= loss.last_ms <= OVER_AFTER_MS
         and (loss.ended >= MANY_REGISTRATIONS_LOST or leaders >= MANY_LEADERS)
-        and (alone or loss.stood_still)
+        and (alone or loss.was_paused)
     ]
 
 
@@ -207,10 +206,10 @@ def _of_broker(
             f"{led_most.topic}/{led_most.partition} has had "
             f"{plural(led_most.leaders, 'leader election')}"
         )
-    if loss.stood_still:
+    if loss.was_paused:
         assert own is not None
         summary = (
-            f"{who} is paused again and again, so that its lease has ended "
+            f"{who} is paused repeatedly, so that its lease has ended "
             f"{plural(loss.ended, 'time')} within the last {span(loss.window_ms)}"
         )
         evidence.append(
@@ -242,8 +241,8 @@ _TO_LET_RUN = (
     "Find what stops the process or the machine of {who}: a container or virtual machine that is "
     "paused, moved or saved (docker pause, snapshots, live migration), a frozen control group, "
     "kill -STOP or a debugger, swapping, or a CPU that other processes take. Logs of the kernel "
-    "and of the host show it. A greater lease_ttl_seconds of {who} bridges standstills that have "
-    "to be."
+    "and of the host show it. A longer lease_ttl_seconds of {who} tolerates pauses that cannot be "
+    "avoided."
 )
 _TO_CONNECT = (
     "Check the network between {who} and the metadata store, which serves the other brokers: the "
@@ -261,8 +260,8 @@ _TO_CORRECT_BROKERS = (
 )
 _TO_FIND_THE_CAUSE = (
     "Check etcd (its disk, its own elections), the network to it and what CPU the "
-    "services get: leases that are not renewed in time end. A greater lease_ttl_seconds "
-    "bridges longer gaps."
+    "services get: leases that are not renewed in time end. A longer lease_ttl_seconds "
+    "tolerates longer gaps."
 )
 
 
@@ -313,7 +312,7 @@ def _of_many(
         words.append(f"{name} has had {plural(leaders.leaders, 'leader election')}")
     lost = [state for state, elections in reports if _loses_registrations(elections)]
     if lost:
-        words.append(f"{', '.join(map(name_of, lost))} lost the registration again and again")
+        words.append(f"{', '.join(map(name_of, lost))} lost the registration repeatedly")
     next_step = _TO_FIND_THE_CAUSE
     if because:
         next_step = _TO_CORRECT_THE_STORE

@@ -14,7 +14,7 @@ from tidelog.caller_limits import (
 )
 from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.formatting import listed, span
+from tidelog.inspection.explain.formatting import gateway_name, listed, span
 from tidelog.inspection.explain.observation import BROKER, name_of
 from tidelog.inspection.explain.rejections import OVER_AFTER_MS
 from tidelog.inspection.gateway_reports import ALIVE, known_gateways, state_of
@@ -87,7 +87,7 @@ def limited(view: ClusterView, scope: Scope) -> Iterator[Finding]:
 
 def _of_services(view: ClusterView) -> Iterator[_Rejecting]:
     """Leaves out clients whose many connections are a finding about the service."""
-    for state in sorted(view.observed.reporters, key=name_of):
+    for state in view.reporters:
         broker = state.id if state.role == BROKER else -1
         for client in state.limited_clients:
             if not _has_finding(view, state, client):
@@ -98,7 +98,7 @@ def _of_gateways(view: ClusterView) -> Iterator[_Rejecting]:
     """Yields the clients in the gateways' announcements, as controllers report them."""
     for gateway in known_gateways(view.observed.states):
         if state_of(gateway) == ALIVE:
-            name = f"the gateway at {gateway.address} on {gateway.host}"
+            name = gateway_name(gateway)
             many = next((p for p in gateway.pressures if p.resource == CONNECTIONS), None)
             for client in gateway.limited_clients:
                 if client.limit != MAX_CONNECTIONS or not broker_pressures.is_of_client(
@@ -153,12 +153,12 @@ def _line(service: str, client: LimitedClient) -> str:
 def _finding(limit: str, address: str, rejecting: Sequence[_Rejecting]) -> Finding:
     brokers = {each.service: each.broker for each in rejecting}
     who, value = listed(brokers), max(each.client.value for each in rejecting)
-    of_whom = f"client {address} is" if address else "all clients together are"
+    of_whom = f"client {address} has" if address else "all clients together have"
     rejected = plural(sum(each.client.rejected for each in rejecting), *_counted(limit))
     return Finding(
         causes.CLIENT_LIMITED,
         causes.WARNING,
-        f"{of_whom} at {limit} ({value:,}) of {who}: {rejected} rejected, the last "
+        f"{of_whom} reached {limit} ({value:,}) of {who}: {rejected} rejected, the last "
         f"{span(min(each.client.last_ms for each in rejecting))} ago",
         tuple(_line(each.service, each.client) for each in rejecting),
         _NEXT_STEP.get(limit, _OTHERWISE).format(limit=limit, who=who),

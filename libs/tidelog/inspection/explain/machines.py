@@ -15,16 +15,14 @@ INODES_NEXT_STEP = (
 
 def lacks_inodes(view: ClusterView, broker_id: int) -> bool:
     """Whether the broker's full file system lacks inodes rather than bytes."""
-    state = view.brokers.get(broker_id)
-    broker = state.broker if state is not None else None
+    broker = view.broker_states.get(broker_id)
     if broker is None or broker.disk_inodes <= 0:
         return False
     return broker.disk_free_inodes <= RESERVE_FILES
 
 
 def disk_lines(view: ClusterView, broker_id: int) -> list[str]:
-    state = view.brokers.get(broker_id)
-    broker = state.broker if state is not None else None
+    broker = view.broker_states.get(broker_id)
     if broker is None:
         return []
     found = []
@@ -53,7 +51,7 @@ def packet_loss_lines(view: ClusterView, broker_id: int | None = None) -> list[s
         pressure = view.pressures[reporter, NETWORK]
         found.append(
             f"broker-{reporter} reports: packets are lost: its kernel sent {pressure.used:,} TCP "
-            f"segments again beside {pressure.limit:,} within some 10 s, "
+            f"segments again beside {pressure.limit:,} within about 10 s, "
             f"{since(pressure.since_ms, view.now_ms())}"
         )
     return found

@@ -64,16 +64,10 @@ def tightest_throttle(
     found = [
         ThrottledCopy(bound_id, rate, *_written(view, bound_id), lag_bytes)
         for bound_id in (key.leader, broker_id)
-        if (rate := _bound_of(view, bound_id)) >= 0
+        if bound_id in view.broker_states
+        and (rate := view.broker_states[bound_id].move_bytes_per_second) >= 0
     ]
     return min(found, key=lambda bound: bound.bytes_per_second - bound.written, default=None)
-
-
-def _bound_of(view: ClusterView, broker_id: int) -> int:
-    state = view.brokers.get(broker_id)
-    if state is None or state.broker is None:
-        return NOT_KNOWN
-    return state.broker.move_bytes_per_second
 
 
 def _written(view: ClusterView, broker_id: int) -> tuple[int, int]:

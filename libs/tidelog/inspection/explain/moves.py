@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
@@ -36,17 +35,62 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     found = [(b, _reason(view, key, move, b)) for b in move.waits_for]
     words = "; ".join(_why(view, key, *each) for each in found)
     reasons = tuple(reason for _, reason in found if reason is not None)
-    hinders = any(reason.root.cause not in _CONTINUES for reason in reasons)
-    waits = _cancellation_waits if move.cancelled else _move_waits
-    symptom = waits(key, move, words, reasons, hinders)
-    rate = _sufficient_rate(view, key)
-    if move.cancelled or rate is None:
-        return symptom
-    next_step = (
-        f"Raise the throttle above the write rate: tidelog throttle set {rate // 1_000}kB. Or give "
-        f"the move up: tidelog operations cancel {move.operation}"
+    blocked = any(reason.root.cause not in _CONTINUES for reason in reasons)
+    name, waited = name_of_key(key), brokers(move.waits_for)
+    path = f"from {listed(move.original)} to {listed(move.target)}"
+    if move.cancelled:
+        cause, lines = causes.CANCELLATION_WAITS, list[str]()
+        few = "too few of its original replicas are in sync to hold alone what is committed"
+        one = f"the move of {name} {path} is cancelled, and it cannot be rolled back yet, because "
+        one += f"{few}: {words}"
+        many = f"are moved, cancelled and cannot be rolled back yet, because {few}: {words}"
+        next_step = (
+            f"Repair {waited}, or as many of them as min ISR requires; see what it follows from."
+            if blocked
+            else "Nothing; it is rolled back by itself."
+        )
+    else:
+        cause, lines = causes.MOVE_WAITS, _lines_of_bound(reasons)
+        one = f"{name} is moved {path} and waits for {waited} to be in sync: {words}"
+        many = f"are moved and wait for {waited} to be in sync: {words}"
+        next_step = _next_step(view, key, move, reasons, blocked=blocked)
+    return Symptom(
+        cause,
+        causes.WARNING if blocked else causes.INFO,
+        name,
+        one,
+        many,
+        next_step,
+        (_evidence(key, move), *lines),
+        reasons,
+        move.waits_for[0] if len(move.waits_for) == 1 else -1,
     )
-    return replace(symptom, next_step=next_step)
+
+
+def _next_step(
+    view: ClusterView,
+    key: PartitionKeyState,
+    move: PartitionMoveState,
+    reasons: Sequence[Reason],
+    *,
+    blocked: bool,
+) -> str:
+    cancel = f"cancel it: tidelog operations cancel {move.operation}"
+    rate = _sufficient_rate(view, key)
+    if rate is not None:
+        raised = f"tidelog throttle set {rate // 1_000}kB"
+        return f"Raise the throttle above the write rate: {raised}. Or {cancel}"
+    if blocked:
+        return (
+            f"Repair {brokers(move.waits_for)}; see what it follows from. Until then the original "
+            f"replicas serve. Or {cancel}"
+        )
+    if any(reason.root.cause == causes.MOVES_BOUND for reason in reasons):
+        return (
+            "Nothing; it continues by itself, and faster with a higher limit: tidelog throttle set "
+            "RATE"
+        )
+    return "Nothing; it continues by itself."
 
 
 def _reason(
@@ -66,7 +110,7 @@ def _reason(
     if bound.never_ends:
         cause = causes.MOVES_BOUND_BELOW_WRITES
         words += f", which never ends: {bound.written:,} bytes per second are written meanwhile"
-    # A rate that was sampled over half a second says little about bursts.
+    # A rate that was sampled over half a second does not show bursts.
     return Reason(Root(cause), words, (*reason.evidence[:1], *bound.lines()))
 
 
@@ -83,10 +127,6 @@ def _seems_cut_off(
     return reason.root.cause == causes.REPLICA_CUT_OFF and not fails
 
 
-def _is_bound(reasons: Sequence[Reason]) -> bool:
-    return any(reason.root.cause == causes.MOVES_BOUND for reason in reasons)
-
-
 def _sufficient_rate(view: ClusterView, key: PartitionKeyState) -> int | None:
     """Returns a bound that lets the copies of a partition end. None if the present one does."""
     waits_for = key.move.waits_for if key.move else ()
@@ -95,67 +135,10 @@ def _sufficient_rate(view: ClusterView, key: PartitionKeyState) -> int | None:
     return max(needed, default=None)
 
 
-def _move_waits(
-    key: PartitionKeyState,
-    move: PartitionMoveState,
-    words: str,
-    reasons: tuple[Reason, ...],
-    hinders: bool,
-) -> Symptom:
-    name = name_of_key(key)
-    waited = brokers(move.waits_for)
-    return Symptom(
-        causes.MOVE_WAITS,
-        causes.WARNING if hinders else causes.INFO,
-        name,
-        f"{name} is moved from {listed(move.original)} to {listed(move.target)} and waits for "
-        f"{waited} to be in sync: {words}",
-        f"are moved and wait for {waited} to be in sync: {words}",
-        f"Help {waited}; see what it follows from. Until then the original replicas serve. Or "
-        f"cancel it: tidelog operations cancel {move.operation}"
-        if hinders
-        else "Nothing; it continues by itself"
-        + (
-            ", and faster with a higher bound: tidelog throttle set RATE"
-            if _is_bound(reasons)
-            else "."
-        ),
-        (_evidence(key, move), *_lines_of_bound(reasons)),
-        reasons,
-        move.waits_for[0] if len(move.waits_for) == 1 else -1,
-    )
-
-
 def _lines_of_bound(reasons: Sequence[Reason]) -> list[str]:
     """Returns only the lines of bounds; other reasons have findings with their evidence."""
     bound = [reason for reason in reasons if reason.root.cause in causes.BOUNDS_ON_MOVES]
     return [line for reason in bound for line in reason.evidence]
-
-
-def _cancellation_waits(
-    key: PartitionKeyState,
-    move: PartitionMoveState,
-    words: str,
-    reasons: tuple[Reason, ...],
-    hinders: bool,
-) -> Symptom:
-    name = name_of_key(key)
-    waited = brokers(move.waits_for)
-    few = "too few of its original replicas are in sync to hold alone what is committed"
-    return Symptom(
-        causes.CANCELLATION_WAITS,
-        causes.WARNING if hinders else causes.INFO,
-        name,
-        f"the move of {name} from {listed(move.original)} to {listed(move.target)} is cancelled, "
-        f"and it cannot go back yet, because {few}: {words}",
-        f"are moved, cancelled and cannot go back yet, because {few}: {words}",
-        f"Help {waited}, or as many of them as min ISR asks for; see what it follows from."
-        if hinders
-        else "Nothing; it goes back by itself.",
-        (_evidence(key, move),),
-        reasons,
-        move.waits_for[0] if len(move.waits_for) == 1 else -1,
-    )
 
 
 def _why(view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reason | None) -> str:
@@ -163,7 +146,7 @@ def _why(view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reas
         return f"broker {broker_id} {reason.words}"
     progress = view.progress(key, broker_id)
     if progress is None:
-        return f"no service reports the progress of broker {broker_id} is"
+        return f"no service reports the progress of broker {broker_id}"
     if progress.last_fetch_ms < 0:
         return f"broker {broker_id} has yet to fetch"
     if rejection_of(view, key, broker_id) is not None:

@@ -74,35 +74,30 @@ def _below_min_isr(stall: Stall) -> str:
     )
 
 
-class LeaderGone(NamedTuple):
-    """A leader that serves no client and that the partition's key still names. `is_paused`: its
-    process exists but is paused; otherwise it is dead."""
+def of_leader_gone(
+    leader: int, *, is_paused: bool, store_unreachable: bool, has_controller: bool
+) -> str:
+    """The next step for a leader that serves no client and that the partition's key still names.
 
-    leader: int
-    is_paused: bool
-    store_unreachable: bool
-    has_controller: bool
-
-
-def of_leader_gone(gone: LeaderGone) -> str:
-    """A broker leads only in an epoch that was given to its current incarnation. A new incarnation
-    therefore needs store and controller as much as another leader does."""
-    process = f"broker {gone.leader}'s process"
-    if gone.store_unreachable:
+    A broker leads only in an epoch that was given to its current incarnation. A new incarnation
+    therefore needs store and controller as much as another leader does.
+    """
+    process = f"broker {leader}'s process"
+    resume = f"Or let {process} continue (kill -CONT PID), if it is stopped."
+    if store_unreachable:
         elect = (
             "Restore access to the metadata store: without it no leader is elected, and broker "
-            f"{gone.leader} cannot lead after a restart"
+            f"{leader} cannot lead after a restart"
         )
-        waits = f"{elect}. Or let {process} continue (kill -CONT PID), if it is stopped."
-        return waits if gone.is_paused else f"{elect}."
-    if not gone.has_controller:
+        return f"{elect}. {resume}" if is_paused else f"{elect}."
+    if not has_controller:
         elect = "Start a controller: it elects another leader"
-        waits = f"{elect}. Or let {process} continue (kill -CONT PID), if it is stopped."
-        alone = f"{elect}; broker {gone.leader} after a restart waits for a controller, too."
-        return waits if gone.is_paused else alone
-    if gone.is_paused:
-        return f"Run explain again in some seconds; if it stays so, stop {process}."
-    return "Run explain again in some seconds; if it stays so, check the controller's log."
+        if is_paused:
+            return f"{elect}. {resume}"
+        return f"{elect}; broker {leader} after a restart waits for a controller, too."
+    if is_paused:
+        return f"Run explain again in some seconds; if this remains, stop {process}."
+    return "Run explain again in some seconds; if this remains, check the controller's log."
 
 
 def of_paused(broker_id: int) -> str:
@@ -141,7 +136,7 @@ def of_unclean_election(names: Sequence[TopicPartition], elected_at_ms: int) -> 
     since = f" --since {clock_time(elected_at_ms - TRACED_BEFORE_MS)}" if elected_at_ms else ""
     shown = names[:MAX_NAMED] if len(names) <= MAX_NAMED else sorted({n.topic for n in names})
     return (
-        f"See how it came to it: tidelog trace {' '.join(map(str, shown[:MAX_NAMED]))}{since}. "
+        f"To see what led to it: tidelog trace {' '.join(map(str, shown[:MAX_NAMED]))}{since}. "
         f"Compare what producers had acknowledged {before} with what the topic has; consumers that "
         "had read further get a LogTruncatedError. The finding ends with the next clean election: "
         f"tidelog leaders move {names[0]}=BROKER, with a replica in sync."

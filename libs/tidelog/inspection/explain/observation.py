@@ -52,7 +52,7 @@ class SilentService:
 
 @dataclass(frozen=True, slots=True)
 class SilentGateway:
-    """A gateway that no controller has heard lately. `listening`: the result of probing its
+    """A gateway whose announcements have ceased. `listening`: the result of probing its
     address, BUSY if it answers HTTP; None if it cannot be probed from here."""
 
     gateway: AnnouncedGateway
@@ -92,8 +92,8 @@ class Observation:
       silent brokers in their ISRs, or, without a controller, those that a broker has read in the
       store.
     - `earlier`: previous states of some services, `earlier_ms` before `states`.
-    - `short_states`: of some busy services of `silent`: the services that they know and
-      the state of the store, without replicas and partitions.
+    - `short_states`: states of some busy services of `silent`, with other services and the state of
+      the store, without replicas and partitions.
     - `clocks`: clocks of the services that answered.
     """
 

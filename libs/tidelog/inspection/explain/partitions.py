@@ -29,7 +29,7 @@ from tidelog.phrases import plural
 # In every partition with writes, records wait for the high watermark as long as a replica fetch
 # takes.
 HW_STALLED_MIN_MS = 1_000
-# These say nothing about a replica that its leader reports as in sync: the leader was queried at
+# These do not apply to a replica that its leader reports as in sync: the leader was queried at
 # another moment than the service that reported the key.
 _PASSING = frozenset({causes.BROKER_BUSY, causes.COMMAND_BACKLOG, causes.COMMAND_OVERDUE})
 _DISK_FAILURES = frozenset({"disk_full", "disk_error"})
@@ -52,8 +52,8 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
         return
     in_sync = ids(key.isr)
     # A replica that a move adds is not missing before the switch.
-    settled = key.move.original if key.move else key.replicas
-    missing = [b for b in settled if b not in in_sync]
+    expected = key.move.original if key.move else key.replicas
+    missing = [b for b in expected if b not in in_sync]
     why_missing = {broker_id: why_behind(view, key, broker_id) for broker_id in missing}
     if _leader_reports_healthy(view, key):
         joined = [b for b in missing if _has_passed(why_missing[b])]
@@ -81,8 +81,8 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
 def _leader_reports_healthy(view: ClusterView, key: PartitionKeyState) -> bool:
     """Whether the leader did not report the partition as unhealthy.
 
-    The key is what the controller knew at another moment. A leader that sees the store reports all
-    of its partitions with an incomplete ISR.
+    The controller read the key at another moment. A leader that reaches the store reports all of
+    its partitions with an incomplete ISR.
     """
     leaves_out = view.leaves_out(key, key.leader) and not view.is_starting(key.leader)
     return leaves_out and not view.store_lost(key.leader)
@@ -111,7 +111,7 @@ def _out_of_isr(
         )
         next_step = "Run explain again in a moment."
         evidence = (
-            f"{name}: broker-{key.leader}, the leader, reports: its end is at "
+            f"{name}: broker-{key.leader}, the leader, reports: its log ends at "
             f"{progress.log_end_offset}, its last fetch was {span(progress.last_fetch_ms)} ago",
         )
     elif reason is not None and reason.root.cause == causes.REPLICA_CATCHING_UP:
@@ -121,13 +121,13 @@ def _out_of_isr(
         why = f"its leader, broker {key.leader}, rejects its fetches"
         evidence = (line,)
         next_step = (
-            f"Run explain again in some seconds; if it stays so, check the log of broker "
+            f"Run explain again in some seconds; if this remains, check the log of broker "
             f"{key.leader}."
         )
         if follower.problem_ms < FIRST_FETCH_MS:
             severity = causes.INFO
     elif reason is None and progress is not None and progress.last_fetch_ms < 0:
-        why = "its leader has had no fetch of it in this epoch yet"
+        why = "its leader has received no fetch from it in this epoch yet"
         next_step = "Run explain again in some seconds."
         if is_young(view, key):
             severity = causes.INFO
@@ -148,17 +148,17 @@ def _out_of_isr(
 
 
 def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
-    """Yields members of the ISR that do nothing, as far as is known. Nothing is committed until the
-    leader removes them, which it cannot while the store is unavailable."""
+    """Yields members of the ISR that do nothing, according to all reports. Nothing is committed
+    until the leader removes them, which it cannot while the store is unavailable."""
     name = name_of_key(key)
     for broker_id in ids(key.isr):
         reason = why_broker_does_nothing(view, broker_id)
         if reason is None or view.is_alive_by_peers(broker_id):
             continue
         reasons = [reason]
-        leaves = "its leader takes it out of the ISR, after replica_lag_time_max_ms"
+        leaves = "its leader removes it from the ISR, after replica_lag_time_max_ms"
         if view.cannot_write_store(key.leader):
-            reasons.append(Reason(view.store_root(key.leader), "keeps the ISR as it is"))
+            reasons.append(Reason(view.store_root(key.leader), "accepts no ISR change"))
             leaves = "the metadata store is back, and then until " + leaves
         yield Symptom(
             causes.IN_ISR_AND_GONE,
@@ -302,14 +302,14 @@ def _holders(
                 (line,),
                 () if late is None else (late,),
             )
-        return "no follower that the leader knows of holds it", (), ()
+        return "no follower that the leader reports holds it back", (), ()
     found = [(f.broker_id, why_behind(view, key, f.broker_id)) for f in holding]
     lines = [
-        f"broker {f.broker_id} holds it: "
+        f"broker {f.broker_id} holds it back: "
         + (
-            f"the leader knows it to have {f.log_end_offset}"
+            f"its log ends at {f.log_end_offset}, according to its last fetch"
             if f.log_end_offset >= 0
-            else "the leader knows nothing of its log in this epoch"
+            else "its leader has received no fetch from it in this epoch"
         )
         for f in holding
     ]
@@ -319,9 +319,9 @@ def _holders(
             "its leader cannot remove it from the ISR, because the metadata store is unreachable"
         )
         lines.append(stuck)
-        reasons.append(Reason(view.store_root(key.leader), "keeps the ISR as it is"))
+        reasons.append(Reason(view.store_root(key.leader), "accepts no ISR change"))
     words = ", ".join(
-        f"broker {broker_id} {reason.words if reason else 'has not taken the newest records'}"
+        f"broker {broker_id} {reason.words if reason else 'has not fetched the newest records'}"
         for broker_id, reason in found
     )
     return words, tuple(lines), tuple(reasons)
@@ -371,7 +371,7 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         return None
     name = name_of_key(key)
     leads = f"{name} is led by broker {key.leader}, and broker {preferred}"
-    if view.controller_state is not None and preferred in view.controller_state.in_maintenance:
+    if preferred in view.control.in_maintenance:
         summary = f"{leads}, its preferred leader, is in maintenance"
         of_all = f"are not led by their preferred leader, broker {preferred}: it is in maintenance"
         next_for = partial(next_steps.of_maintenance, preferred)
@@ -397,28 +397,25 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
 
 def _failures(view: ClusterView) -> Iterator[Symptom]:
     """Yields replicas that accept no records, whatever the effects are so far."""
-    for broker_id in sorted(view.brokers):
-        broker = view.brokers[broker_id].broker
-        assert broker is not None
-        for replica in broker.replicas:
-            reason = failure_of(replica, broker_id)
-            if reason is None:
-                continue
-            name = TopicPartition(replica.topic, replica.partition)
-            key = view.keys.get(name)
-            leads = replica.role == "leader" or (key is not None and key.leader == broker_id)
-            cause, reason = _failing_leadership(view, name, broker_id, replica, reason)
-            yield Symptom(
-                cause,
-                causes.CRITICAL if leads else causes.WARNING,
-                name,
-                f"broker {broker_id} {reason.words}",
-                f"are held by broker {broker_id}, which {reason.words}",
-                "",
-                (),
-                (reason,),
-                broker_id,
-            )
+    for broker_id, replica in view.replicas():
+        reason = failure_of(replica, broker_id)
+        if reason is None:
+            continue
+        name = TopicPartition(replica.topic, replica.partition)
+        key = view.keys.get(name)
+        leads = replica.role == "leader" or (key is not None and key.leader == broker_id)
+        cause, reason = _failing_leadership(view, name, broker_id, replica, reason)
+        yield Symptom(
+            cause,
+            causes.CRITICAL if leads else causes.WARNING,
+            name,
+            f"broker {broker_id} {reason.words}",
+            f"are held by broker {broker_id}, which {reason.words}",
+            "",
+            (),
+            (reason,),
+            broker_id,
+        )
 
 
 def _failing_leadership(
@@ -449,33 +446,26 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
     Damage that a starting broker has found, or in a replica out of service, may still be repaired
     from another replica.
     """
-    for broker_id in sorted(view.brokers):
-        broker = view.brokers[broker_id].broker
-        assert broker is not None
-        if view.is_starting(broker_id):
+    for broker_id, replica in view.replicas():
+        if view.is_starting(broker_id) or not replica.damaged or failure_of(replica, broker_id):
             continue
-        for replica in broker.replicas:
-            if not replica.damaged or failure_of(replica, broker_id) is not None:
-                continue
-            name = TopicPartition(replica.topic, replica.partition)
-            stretches = listed(f"{d.first_offset} to {d.next_offset - 1}" for d in replica.damaged)
-            yield Symptom(
-                causes.RECORDS_DAMAGED,
-                causes.CRITICAL,
-                name,
-                f"records of {name} at offsets {stretches} cannot be read: the disk of broker "
-                f"{broker_id}, the last that held them, damaged them",
-                f"have records that the disk of broker {broker_id}, the last that held them, "
-                "damaged",
-                "Check that disk. Restore the records from a backup or an archive, or let "
-                f"consumers skip them (tidelog consume {name.topic} --on-damage skip, "
-                'Consumer(on_damage="skip")). The bytes that were found are in evidence/ in the '
-                f"data_dir of broker {broker_id}.",
-                (
-                    f"{name}: broker-{broker_id} reports: offsets {stretches} are damaged; all "
-                    f"others from {replica.log_start_offset} to {replica.log_end_offset - 1} can "
-                    "be read",
-                ),
-                (),
-                broker_id,
-            )
+        name = TopicPartition(replica.topic, replica.partition)
+        ranges = listed(f"{d.first_offset} to {d.next_offset - 1}" for d in replica.damaged)
+        yield Symptom(
+            causes.RECORDS_DAMAGED,
+            causes.CRITICAL,
+            name,
+            f"records of {name} at offsets {ranges} cannot be read: the disk of broker "
+            f"{broker_id}, the last that held them, damaged them",
+            f"have records that the disk of broker {broker_id}, the last that held them, damaged",
+            "Check that disk. Restore the records from a backup or an archive, or let consumers "
+            f"skip them (tidelog consume {name.topic} --on-damage skip, "
+            'Consumer(on_damage="skip")). The bytes that were found are in evidence/ in the '
+            f"data_dir of broker {broker_id}.",
+            (
+                f"{name}: broker-{broker_id} reports: offsets {ranges} are damaged; all others "
+                f"from {replica.log_start_offset} to {replica.log_end_offset - 1} can be read",
+            ),
+            (),
+            broker_id,
+        )

@@ -26,9 +26,9 @@ ROOT = Root(causes.MACHINE_REBOOTED)
 def rebooted(view: ClusterView) -> dict[int, ServiceState]:
     """Returns brokers that are back after their process ended with their machine."""
     return {
-        broker_id: state
-        for broker_id, state in sorted(view.brokers.items())
-        if state.broker is not None and state.broker.previous_end == REBOOTED
+        broker_id: view.brokers[broker_id]
+        for broker_id, broker in sorted(view.broker_states.items())
+        if broker.previous_end == REBOOTED
     }
 
 
@@ -75,7 +75,8 @@ def machine_rebooted(view: ClusterView, following: Following) -> Iterator[Findin
         (
             *(
                 f"broker-{broker_id} was started {ago(state.started_at_ms, state.now_ms)} in boot "
-                f"{_boot(state)}; its last process ran in another boot and was not stopped in order"
+                f"{view.broker_states[broker_id].boot_id}; its last process ran in another boot "
+                "and was not stopped cleanly"
                 for broker_id, state in back.items()
             ),
             *effects(ROOT, follows),
@@ -83,10 +84,6 @@ def machine_rebooted(view: ClusterView, following: Following) -> Iterator[Findin
         "Records that were not synced before a reboot may be lost on that machine; where other "
         "replicas had them nothing is. Topics with durability=synced lose nothing this way."
         if follows
-        else "Nothing: no partition suffers from it. See why the machines went down.",
+        else "Nothing: no partition is affected. Find out why the machines went down.",
         broker=next(iter(back)) if len(back) == 1 else -1,
     )
-
-
-def _boot(state: ServiceState) -> str:
-    return state.broker.boot_id if state.broker is not None else ""

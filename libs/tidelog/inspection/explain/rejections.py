@@ -37,7 +37,7 @@ _OTHERWISE = "Check the client's errors; the message names what the broker rejec
 def rejected(view: ClusterView) -> Iterator[Finding]:
     """Yields one finding for each topic and reason, whichever of its leaders reject."""
     found: dict[tuple[str, str], list[tuple[ServiceState, RejectedRequests]]] = {}
-    for state in sorted(view.observed.reporters, key=name_of):
+    for state in view.reporters:
         for rejection in state.broker.rejected_requests if state.broker else ():
             over_after_ms = OUTRUN_OVER_AFTER_MS if rejection.reason == OUTRUN else OVER_AFTER_MS
             if rejection.last_ms <= over_after_ms:
@@ -90,9 +90,9 @@ def _of_services(
     who = listed(name_of(state) for state, _ in each)
     senders, because = "the cluster's own services", list[str]()
     next_step = (
-        f"No client writes topic {topic}. Look for state_changes_held in the logs of controllers "
-        "and brokers: it names what the brokers reject. Leave the configuration of the topic "
-        "as it is."
+        f"No client writes topic {topic}. Search the logs of controllers and brokers for "
+        "state_changes_held: it names what the brokers reject. Do not change the configuration of "
+        "the topic."
     )
     if reason == INVALID_TIMESTAMP:
         ahead = clocks.services_ahead(view)
@@ -102,13 +102,13 @@ def _of_services(
             which = senders
         next_step = (
             f"Correct the clock of {which} (`chronyc tracking` and `timedatectl` on its "
-            f"machine show the state of its time service). No client writes topic {topic}: leave "
-            "its configuration as it is. Events that were held are published by themselves then."
+            f"machine show the state of its time service). No client writes topic {topic}: do not "
+            "change its configuration. Events that were held are published by themselves then."
         )
     return Finding(
         causes.REQUESTS_REJECTED,
         causes.WARNING,
-        f"events of {senders} are rejected again and again: {plural(count, 'request')} to topic "
+        f"events of {senders} are rejected repeatedly: {plural(count, 'request')} to topic "
         f"{topic!r} within the last minute by {who}, because of {reason}",
         _lines(each),
         next_step,
@@ -133,7 +133,7 @@ def _finding(
     return Finding(
         causes.REQUESTS_REJECTED,
         causes.WARNING,
-        f"clients of topic {topic!r} are rejected again and again: {plural(count, 'request')} "
+        f"clients of topic {topic!r} are rejected repeatedly: {plural(count, 'request')} "
         f"within the last minute by {who}, because of {reason}",
         _lines(each),
         _NEXT_STEP.get(reason, _OTHERWISE).format(topic=topic),

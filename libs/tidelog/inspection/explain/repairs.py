@@ -15,10 +15,8 @@ from tidelog.phrases import plural
 
 def repaired(view: ClusterView) -> Iterator[Finding]:
     """Yields one finding for each broker."""
-    for broker_id, state in sorted(view.brokers.items()):
-        broker = state.broker
-        if broker is None or not broker.repaired_damage:
-            continue
+    for broker_id, broker in sorted(view.broker_states.items()):
+        now_ms = view.brokers[broker_id].now_ms
         failing = {
             (replica.topic, replica.partition)
             for replica in broker.replicas
@@ -36,7 +34,7 @@ def repaired(view: ClusterView) -> Iterator[Finding]:
             causes.INFO,
             f"broker {broker_id} found {plural(len(names), 'damaged replica')} on its disk within "
             "the last hour and has repaired what it found",
-            tuple(_line(broker_id, damage, state.now_ms) for damage in damages[:MAX_NAMED]),
+            tuple(_line(broker_id, damage, now_ms) for damage in damages[:MAX_NAMED]),
             f"Nothing is lost. Check the disk of broker {broker_id} (smartctl -a, the kernel's "
             f"log), and the rest of its data (tidelog brokers scrub {broker_id}); replace the disk "
             "if this comes again.",

@@ -30,7 +30,7 @@ FIRST_FETCH_MS = 3_000
 
 _BY_LIVENESS = {
     Liveness.DEAD: Reason(Root(causes.REPLICA_DEAD), "is gone"),
-    Liveness.PAUSED: Reason(Root(causes.BROKER_PAUSED), "takes connections and does not answer"),
+    Liveness.PAUSED: Reason(Root(causes.BROKER_PAUSED), "accepts connections and does not answer"),
     Liveness.UNREACHABLE: Reason(Root(causes.BROKER_UNREACHABLE), "cannot be reached"),
 }
 _STARTING = "is starting"
@@ -150,15 +150,13 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
 
 
 def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
-    """Returns what a broker that answers reports about itself as a whole."""
-    broker = view.brokers[broker_id].broker
-    assert broker is not None
-    if broker.state == "stopping":
+    """Returns a reason that a broker that answers reports for all of its replicas."""
+    if view.broker_states[broker_id].state == "stopping":
         return Reason(Root(causes.BROKER_STOPPING, broker_id), "is stopping")
     if view.is_starting(broker_id):
         return _why_starting(view, broker_id)
-    known = view.registry.store_answers and bool(view.registry.brokers)
-    if known and broker_id not in view.registry.brokers:
+    is_current = view.registry.store_answers and bool(view.registry.brokers)
+    if is_current and broker_id not in view.registry.brokers:
         return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "is alive and not registered")
     return None
 
@@ -166,29 +164,29 @@ def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
 def _not_informed(
     view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
 ) -> Reason | None:
-    """The broker does not know that it should follow this leader in this epoch."""
+    """The broker has not been commanded to follow this leader in this epoch."""
     backlog = backlogs.pending_of(view, broker_id)
-    if backlog is None or (replica is not None and _knows_its_leader(key, replica)):
+    if backlog is None or (replica is not None and _has_its_leader(key, replica)):
         return None
-    knows = "knows no such replica"
+    report = "reports no such replica"
     if replica is not None:
-        knows = f"knows leader epoch {replica.leader_epoch}"
+        report = f"reports leader epoch {replica.leader_epoch}"
     elif view.leaves_out(key, broker_id):
         progress = view.progress(key, broker_id)
         if progress is not None and progress.last_fetch_ms >= 0:
             return None
-        knows = "does not report it"
+        report = "does not report it"
     return Reason(
         backlogs.root_of(backlog),
-        "has not taken its newest state",
+        "has not received its newest state",
         (
-            f"{name_of_key(key)}: broker-{broker_id} {knows}; the newest leader epoch is "
+            f"{name_of_key(key)}: broker-{broker_id} {report}; the newest leader epoch is "
             f"{key.leader_epoch}",
         ),
     )
 
 
-def _knows_its_leader(key: PartitionKeyState, replica: ReplicaState) -> bool:
+def _has_its_leader(key: PartitionKeyState, replica: ReplicaState) -> bool:
     return replica.leader_epoch >= key.leader_epoch
 
 
@@ -202,18 +200,18 @@ def rejection_of(
         return None
     if follower.leader != key.leader or (replica and replica.failure == REJECTS_LEADER):
         return None
-    refused_for = f" for {span(follower.problem_ms)}" if follower.problem_ms >= 0 else ""
+    rejected_for = f" for {span(follower.problem_ms)}" if follower.problem_ms >= 0 else ""
     return follower, (
         f"{name_of_key(key)}: broker-{key.leader} has rejected the fetches of broker "
-        f'{broker_id}{refused_for}: "{follower.problem}"'
+        f'{broker_id}{rejected_for}: "{follower.problem}"'
     )
 
 
 def _not_served(
     view: ClusterView, key: PartitionKeyState, replica: ReplicaState | None, broker_id: int
 ) -> Reason | None:
-    """The leader rejects the follower, or one of them does not know the leader. The reason is the
-    one that lacks its newest state, which needs the store and a controller."""
+    """The leader rejects the follower, or one of them has not received the leader's epoch. The
+    reason is the one that lacks its newest state, which needs the store and a controller."""
     rejection, unaware = rejection_of(view, key, broker_id), _unaware_leader(view, key)
     evidence: tuple[str, ...] = ()
     how = f"follows broker {key.leader}"
@@ -221,7 +219,7 @@ def _not_served(
         how, evidence = f"is rejected by its leader, broker {key.leader}", (rejection[1],)
     elif unaware is not None:
         evidence = (unaware,)
-    elif replica is None or _knows_its_leader(key, replica):
+    elif replica is None or _has_its_leader(key, replica):
         return None
     of_leader = _why_not_up_to_date(view, key, key.leader) if rejection or unaware else None
     if of_leader is not None:
@@ -236,14 +234,14 @@ def _not_served(
 
 
 def _unaware_leader(view: ClusterView, key: PartitionKeyState) -> str | None:
-    """Returns evidence that the leader does not know that it leads. None if it knows, or if that is
-    unknown."""
+    """Returns evidence that the leader does not report that it leads. None if it does, or if its
+    report is missing."""
     replica = view.replica(key, key.leader)
     name = name_of_key(key)
     if replica is None:
         if view.leaves_out(key, key.leader):
             return None
-        return f"{name}: broker-{key.leader}, the leader, knows no such replica"
+        return f"{name}: broker-{key.leader}, the leader, reports no such replica"
     if replica.leader_epoch > key.leader_epoch:
         return None
     if replica.leader_epoch == key.leader_epoch and replica.leader is not None:
@@ -255,18 +253,18 @@ def _unaware_leader(view: ClusterView, key: PartitionKeyState) -> str | None:
 
 
 def _why_not_up_to_date(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
-    """Returns why a broker that answers may not know the newest state of a partition."""
+    """Returns why a broker that answers may lack the newest state of a partition."""
     replica = view.replica(key, broker_id)
     failure = None if replica is None else failure_of(replica, broker_id)
     reason = failure or _by_state(view, broker_id)
     if reason is not None:
         return reason
     if view.store_lost(broker_id):
-        return Reason(view.store_root(broker_id), "misses the metadata store")
+        return Reason(view.store_root(broker_id), "does not reach the metadata store")
     backlog = backlogs.pending_of(view, broker_id)
     if backlog is None:
         return None
-    return Reason(backlogs.root_of(backlog), "has not taken its newest state")
+    return Reason(backlogs.root_of(backlog), "has not received its newest state")
 
 
 def _cut_off(
@@ -287,17 +285,17 @@ def _cut_off(
         )
     progress = view.progress(key, broker_id)
     if progress is not None and _has_yet_to_fetch(view, key, progress):
-        seen = (
-            "no fetch of it in this epoch"
+        received = (
+            "no fetch from it in this epoch"
             if progress.last_fetch_ms < 0
             else f"its last fetch {span(progress.last_fetch_ms)} ago"
         )
-        line = f"{name}: broker-{key.leader}, the leader, has seen {seen}"
+        line = f"{name}: broker-{key.leader}, the leader, has received {received}"
         busy = None if evidence else _too_busy_to_fetch(view, key, broker_id, line)
         if busy is not None:
             return busy
-        knows = replica is None or _knows_its_leader(key, replica)
-        if _fetches_no_more(view, key, progress) and (evidence or knows):
+        is_informed = replica is None or _has_its_leader(key, replica)
+        if _fetches_no_more(view, key, progress) and (evidence or is_informed):
             evidence.append(f"{line}; both answer")
     if not evidence:
         return None
@@ -308,11 +306,11 @@ def _cut_off(
             return Reason(
                 short.root, of_other if end == key.leader else short.words, tuple(evidence)
             )
-    deaf = view.silent_broker(key.leader)
-    if deaf is not None:
+    silent = view.silent_broker(key.leader)
+    if silent is not None:
         evidence.append(
-            f"broker-{key.leader} answers elsewhere, but its address {deaf.address} "
-            f"{deaf.listening.value}"
+            f"broker-{key.leader} answers elsewhere, but its address {silent.address} "
+            f"{silent.listening.value}"
         )
     return Reason(
         Root(causes.REPLICA_CUT_OFF, broker_id),
@@ -390,9 +388,9 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
     if progress.lag_ms >= 0:
         lacks.append(f"the oldest of them written {span(progress.lag_ms)} ago")
     caught_up = (
-        "it has not had all in this epoch"
+        "it has not been caught up in this epoch"
         if progress.last_caught_up_ms < 0
-        else f"it had all {span(progress.last_caught_up_ms)} ago"
+        else f"it was caught up {span(progress.last_caught_up_ms)} ago"
     )
     evidence = [
         f"{name_of_key(key)}: broker-{key.leader}, the leader, reports: it fetches (last "
@@ -403,7 +401,7 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
         evidence.append(f"{name_of_key(key)}: {growth}")
     if growth is not None and growth.gains > 0:
         left = span(lag * growth.within_ms // growth.gains)
-        evidence.append(f"{name_of_key(key)}: at this pace it has all in about {left}")
+        evidence.append(f"{name_of_key(key)}: at this rate it is caught up in about {left}")
         root = Root(causes.REPLICA_CATCHING_UP, broker_id)
         return Reason(root, "is catching up", tuple(evidence))
     late = broker_pressures.why_late(view, broker_id) or broker_pressures.why_late(view, key.leader)
@@ -418,18 +416,18 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
 class _Growth(NamedTuple):
     """Records that a follower received, and that were written, since an earlier state."""
 
-    took: int
+    received: int
     written: int
     within_ms: int
 
     @property
     def gains(self) -> int:
-        return self.took - self.written
+        return self.received - self.written
 
     def __str__(self) -> str:
-        took, written = (n * 1_000 // self.within_ms for n in (self.took, self.written))
+        received, written = (n * 1_000 // self.within_ms for n in (self.received, self.written))
         return (
-            f"within {span(self.within_ms)} it took {took:,} records per second, while "
+            f"within {span(self.within_ms)} it received {received:,} records per second, while "
             f"{written:,} per second were written"
         )
 

@@ -1,4 +1,5 @@
-"""What services report about controllers, also those that do not answer, and about partition keys.
+"""What services report about controllers, also those that do not answer, about partition keys, and
+about the metadata store.
 
 Pure functions of the services' states."""
 
@@ -9,14 +10,23 @@ from dataclasses import dataclass
 
 from tidelog.inspection.model import (
     NOT_KNOWN,
+    BrokerState,
     InSyncMember,
     MissingController,
     PartitionKeyState,
     RegisteredBroker,
     ServiceState,
+    StoreHealth,
 )
 from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog.model import NO_EPOCH
+
+# Every service uses the store at least this often, whether it needs to or not.
+STORE_SPREAD_MS = 15_000
+# The time within which services may have been described one after the other.
+DESCRIBED_WITHIN_MS = 1_000
+# Within this time every member of the store is probed again, and a probe without answer ends.
+MEMBERS_PROBED_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +42,8 @@ class Registry:
 def active_controller(states: Sequence[ServiceState]) -> ServiceState | None:
     """Returns the one with the highest epoch among those that claim to be active.
 
-    A deposed controller without the metadata store cannot know it, and does not count: brokers
-    know a higher epoch, or read another address from a store that answers them.
+    A deposed controller that does not reach the metadata store cannot detect it, and does not
+    count: brokers report a higher epoch, or another address from a store that answers them.
     """
     brokers = [state for state in states if state.broker is not None]
     heard = max((s.broker.controller_epoch for s in brokers if s.broker), default=NOT_KNOWN)
@@ -87,17 +97,16 @@ def missing_controllers(reporters: Iterable[ServiceState]) -> list[MissingContro
     return [missing for _, missing in sorted(found.items())]
 
 
-def keys_of_leaders(brokers: Mapping[int, ServiceState]) -> Iterator[PartitionKeyState]:
+def keys_of_leaders(brokers: Mapping[int, BrokerState]) -> Iterator[PartitionKeyState]:
     """Yields keys from the states of leaders. No service reports the key of a healthy partition, so
     that these lack the order of preference and the min ISR."""
-    for broker_id, state in brokers.items():
-        assert state.broker is not None
-        for replica in state.broker.replicas:
+    for broker_id, broker in brokers.items():
+        for replica in broker.replicas:
             if replica.leader is None:
                 continue
             followers = replica.leader.followers
             in_sync = [(f.broker_id, f.broker_epoch) for f in followers if f.in_isr]
-            members = [(broker_id, state.broker.broker_epoch), *in_sync]
+            members = [(broker_id, broker.broker_epoch), *in_sync]
             yield PartitionKeyState(
                 replica.topic,
                 replica.topic_id,
@@ -111,3 +120,30 @@ def keys_of_leaders(brokers: Mapping[int, ServiceState]) -> Iterator[PartitionKe
                 unclean_leader_epoch=NO_EPOCH,
                 revision=replica.revision,
             )
+
+
+def is_lost_for_all(states: Sequence[ServiceState]) -> bool:
+    """Whether no service reaches the store. True, too, if some lost it and the others may not have
+    used it since."""
+    used = [state.store for state in states if has_used_store(state)]
+    lost_ms = max((store.unreachable_ms for store in used), default=NOT_KNOWN)
+    if lost_ms < 0:
+        return False
+    others = [store for store in used if store.unreachable_ms < 0]
+    return not others or (
+        lost_ms < STORE_SPREAD_MS and not any(answered_within(s, lost_ms) for s in others)
+    )
+
+
+def answered_within(store: StoreHealth, ms: int) -> bool:
+    """Whether the store answered this service after others lost it `ms` ago."""
+    if any(age < ms - DESCRIBED_WITHIN_MS for age in store.quick_answers_ms):
+        return True
+    reached = [member.unreachable_ms < 0 for member in store.members]
+    return ms >= MEMBERS_PROBED_MS and bool(reached) and all(reached)
+
+
+def has_used_store(state: ServiceState) -> bool:
+    """Whether the service has used the store, so that it can report whether the store answers."""
+    store = state.store
+    return store.unreachable_ms >= 0 or store.last_latency_ms >= 0

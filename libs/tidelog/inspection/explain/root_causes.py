@@ -60,7 +60,7 @@ _NEXT_STEP = {
     "address is the right one; if that is in order, check its process, and run explain again in "
     "some seconds.",
     causes.BROKER_CUT_OFF: cut_offs.NEXT_STEP,
-    causes.BROKER_BUSY: "Run explain again with a longer --timeout. If it stays so, check the "
+    causes.BROKER_BUSY: "Run explain again with a longer --timeout. If this remains, check the "
     f"network to broker {{broker}} first, as it reports no shortage: {TO_SEE_LOSS}. Then check "
     "what CPU, memory and disk it has left.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
@@ -101,42 +101,22 @@ _SEVERITY_OF_MINOR = {
 _OTHER_EFFECTS = "_of_others"
 # Suffix of effects on partitions that the broker of the root leads.
 _LEADING = "_leading"
-_FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
-    (
-        causes.UNCLEAN_ELECTION,
-        lambda n: f"{plural(n, 'partition')} in which committed records may be lost",
-    ),
-    (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
-    (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
-    (
-        causes.HW_STALLED,
-        lambda n: f"the high watermark does not advance in {plural(n, 'partition')}",
-    ),
-    (
-        causes.TAKES_NO_RECORDS + _LEADING,
-        lambda n: f"writes fail in {plural(n, 'partition')} that it leads",
-    ),
-    (
-        causes.LEADERSHIP_LEFT,
-        lambda n: f"leadership of {plural(n, 'partition')} transferred to other brokers",
-    ),
-    (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
-    (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
-    (
-        causes.REPLICA_OUT_OF_ISR + _OTHER_EFFECTS,
-        lambda n: f"{plural(n, 'partition')} with replicas out of the ISR",
-    ),
-    (causes.MOVE_WAITS, lambda n: f"{plural(n, 'move')} of partitions waiting for it"),
-    (
-        causes.CANCELLATION_WAITS,
-        lambda n: f"{plural(n, 'cancelled move')} waiting for it to go back",
-    ),
-    (causes.IN_ISR_AND_GONE, lambda n: f"in the ISR of {plural(n, 'partition')} all the same"),
-    (
-        causes.IN_ISR_AND_GONE + _OTHER_EFFECTS,
-        lambda n: f"{plural(n, 'partition')} with a broker in the ISR that is gone",
-    ),
-)
+# The effects of a root by symptom, in the order in which a finding names them.
+_FOLLOWS = {
+    causes.UNCLEAN_ELECTION: "{partitions} in which committed records may be lost",
+    causes.NO_LEADER: "{partitions} without a leader",
+    causes.UNDER_MIN_ISR: "{partitions} below min ISR",
+    causes.HW_STALLED: "the high watermark does not advance in {partitions}",
+    causes.TAKES_NO_RECORDS + _LEADING: "writes fail in {partitions} that it leads",
+    causes.LEADERSHIP_LEFT: "leadership of {partitions} transferred to other brokers",
+    causes.TAKES_NO_RECORDS: "{replicas} accepting no records",
+    causes.REPLICA_OUT_OF_ISR: "out of the ISR of {partitions}",
+    causes.REPLICA_OUT_OF_ISR + _OTHER_EFFECTS: "{partitions} with replicas out of the ISR",
+    causes.MOVE_WAITS: "{moves} of partitions waiting for it",
+    causes.CANCELLATION_WAITS: "{cancelled_moves} waiting for it to be rolled back",
+    causes.IN_ISR_AND_GONE: "still in the ISR of {partitions}",
+    causes.IN_ISR_AND_GONE + _OTHER_EFFECTS: "{partitions} with a broker in the ISR that is gone",
+}
 _OF_ONE_REPLICA = frozenset({causes.REPLICA_OUT_OF_ISR, causes.IN_ISR_AND_GONE})
 
 Following = dict[Root, list[tuple[Symptom, Reason]]]
@@ -189,10 +169,8 @@ def effects(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> list[str]:
     described = dict.fromkeys([*first_of_effect.values(), *lines])
     most = max(MAX_DESCRIBED, len(set(first_of_effect.values())))
     kept = set(list(described)[:most])
-    suffering = [
-        f"{details}: {listed(names)}" for details, names in _by_effect(root, follows).items()
-    ]
-    return [line for line in lines if line in kept] + suffering
+    affected = [f"{effect}: {listed(names)}" for effect, names in _by_effect(root, follows).items()]
+    return [line for line in lines if line in kept] + affected
 
 
 def _by_effect(
@@ -204,7 +182,20 @@ def _by_effect(
         names = found.setdefault(symptom.cause + _variant(root, symptom), [])
         if symptom.name not in names[-1:]:
             names.append(symptom.name)
-    return {say(len(found[cause])): found[cause] for cause, say in _FOLLOWS if cause in found}
+    return {
+        _effect_text(effect, len(found[cause])): found[cause]
+        for cause, effect in _FOLLOWS.items()
+        if cause in found
+    }
+
+
+def _effect_text(effect: str, count: int) -> str:
+    return effect.format(
+        partitions=plural(count, "partition"),
+        replicas=plural(count, "replica"),
+        moves=plural(count, "move"),
+        cancelled_moves=plural(count, "cancelled move"),
+    )
 
 
 def _variant(root: Root, symptom: Symptom) -> str:
@@ -220,7 +211,7 @@ def _failing_since(view: ClusterView, root: Root) -> str:
     state = view.brokers.get(root.broker)
     ages = [
         replica.failure_ms
-        for replica in (state.broker.replicas if state and state.broker else ())
+        for replica in view.replicas_of(root.broker)
         if replica.failure == root.cause and replica.failure_ms >= 0
     ]
     if not ages or state is None:
@@ -249,9 +240,9 @@ def _summary(view: ClusterView, root: Root) -> str:
     if root.cause in _OWN_SUMMARY:
         return _OWN_SUMMARY[root.cause](view, root)
     details = _SUMMARY[root.cause].format(broker=root.broker)
-    left = _own_report(view, root)
-    if left is not None:
-        return _by_own_report(view, root, left)
+    own = _own_report(view, root)
+    if own is not None:
+        return _by_own_report(view, root, own)
     if broker_pressures.at_death(view, root) is not None:
         return f"{details}{_memory_at_death(view, root)}"
     if root.cause == causes.DISK_FULL and machines.lacks_inodes(view, root.broker):
@@ -292,14 +283,14 @@ def _memory_at_death(view: ClusterView, root: Root) -> str:
     return f"; it used {percent} % of its memory limit when it ended"
 
 
-def _by_own_report(view: ClusterView, root: Root, left: RejectedStart) -> str:
+def _by_own_report(view: ClusterView, root: Root, own: RejectedStart) -> str:
     if root.cause == causes.REPLICA_DEAD:
         memory = _memory_at_death(view, root)
-        return f"broker {root.broker} is gone: it has crashed ({left.reason}){memory}"
-    before = span(max(0, view.now_ms() - left.at_ms))
-    if left.cause == UNFINISHED:
-        return f"broker {root.broker} is gone: its last start began {before} ago; {left.reason}"
-    details = f"({left.reason}), as it reported {before} ago"
+        return f"broker {root.broker} is gone: it has crashed ({own.reason}){memory}"
+    before = span(max(0, view.now_ms() - own.at_ms))
+    if own.cause == UNFINISHED:
+        return f"broker {root.broker} is gone: its last start began {before} ago; {own.reason}"
+    details = f"({own.reason}), as it reported {before} ago"
     if view.is_new(root.broker):
         return (
             f"broker {root.broker} cannot start, and has never been part of the cluster {details}"
@@ -370,11 +361,11 @@ def _next_step(
     registered = view.registry.brokers.get(root.broker)
     directory = f" {registered.directory_id}" if registered and registered.directory_id else ""
     leaders = sorted({view.keys[name].leader for name in names if name in view.keys})
-    left = _own_report(view, root)
-    is_unfinished = left is not None and left.cause == UNFINISHED
+    own = _own_report(view, root)
+    is_unfinished = own is not None and own.cause == UNFINISHED
     silent = view.silent_broker(root.broker)
     is_unheard = silent is not None and silent.listening is Listening.SILENT
-    if root.cause == causes.REPLICA_DEAD and left is None and is_unheard:
+    if root.cause == causes.REPLICA_DEAD and own is None and is_unheard:
         return _TO_REACH.format(broker=root.broker)
     return _NEXT_STEP[causes.REPLICA_DEAD if is_unfinished else root.cause].format(
         broker=root.broker,
@@ -417,13 +408,13 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
             f"{name_of(view.registry.reporter)} reports: its incarnation {departure.broker_epoch} "
             f"ended {ago(departure.at_ms, view.now_ms())}: {departure.cause}"
         )
-    left = _own_report(view, root)
-    if left is not None:
-        what = _REPORTED_ENDS.get(left.cause, "its last start failed")
-        where = f" on {left.host}" if left.host else ""
+    own = _own_report(view, root)
+    if own is not None:
+        what = _REPORTED_ENDS.get(own.cause, "its last start failed")
+        where = f" on {own.host}" if own.host else ""
         evidence.append(
-            f"according to itself {what}{where} {ago(left.at_ms, view.now_ms())}, with data_dir "
-            f"{left.data_dir}: {left.reason}"
+            f"it reported that {what}{where} {ago(own.at_ms, view.now_ms())}, with data_dir "
+            f"{own.data_dir}: {own.reason}"
         )
     silent = view.silent_broker(broker_id)
     if silent is not None:
@@ -434,7 +425,7 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
         evidence.append(_registration(view, broker_id))
         fetched = view.last_fetch_ms(broker_id)
         if fetched is not None and root.cause not in _ENDED:
-            evidence.append(f"a leader had a fetch of it {span(fetched)} ago")
+            evidence.append(f"a leader received a fetch from it {span(fetched)} ago")
         answered = view.last_answer_ms(broker_id)
         if answered is not None and root.cause not in _ENDED:
             evidence.append(f"it answered a follower {span(answered)} ago")
@@ -479,11 +470,11 @@ def _registration(view: ClusterView, broker_id: int) -> str:
     if registry.reporter is None:
         return "no service reports whether it is registered"
     reporter = name_of(registry.reporter)
-    old = "" if registry.store_answers else ", which cannot see the metadata store now"
+    old = "" if registry.store_answers else ", which does not reach the metadata store now"
     registered = registry.brokers.get(broker_id)
     if registered is None:
-        return f"it has no registration, reports {reporter}{old}"
+        return f"it has no registration, according to {reporter}{old}"
     return (
         f"it is registered in incarnation {registered.broker_epoch} at {registered.address} "
-        f"({registered.state}), says {reporter}{old}"
+        f"({registered.state}), according to {reporter}{old}"
     )

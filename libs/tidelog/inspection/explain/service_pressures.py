@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.formatting import listed
+from tidelog.inspection.explain.formatting import gateway_name, listed
 from tidelog.inspection.explain.observation import Listening, SilentService
 from tidelog.inspection.gateway_reports import ALIVE, AnnouncedGateway, known_gateways, state_of
 from tidelog.inspection.model import Finding
@@ -142,7 +142,3 @@ def _of_gateway(
         (broker_pressures.reported(f"{who} (process {gateway.pid})", pressure, view.now_ms()),),
         broker_pressures.next_step_of(cause, who),
     )
-
-
-def gateway_name(gateway: AnnouncedGateway) -> str:
-    return f"the gateway at {gateway.address} on {gateway.host}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidelog.inspection.explain import broker_pressures, causes
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.formatting import clock_time, listed, span
+from tidelog.inspection.explain.formatting import clock_time, gateway_name, listed, span
 from tidelog.inspection.explain.observation import Listening, SilentGateway, name_of
 from tidelog.inspection.gateway_reports import (
     ALIVE,
@@ -32,23 +32,16 @@ _WHERE_TO_CHECK = (
     "On {host}, check whether process {pid} runs (`ps -o stat= -p {pid}`). Where it has ended: "
     "{start}"
 )
-# The state of a gateway, by the result of probing its address.
-_PAUSED = "is paused: it accepts connections and does not respond"
-_HAS_ENDED = "has ended without being stopped in order: its address refuses connections"
-_CUT_OFF = (
-    "is cut off from the controllers, though it answers HTTP: no controller receives its "
-    "announcements"
-)
-_OUT_OF_REACH = "is dead or cut off: its address does not react to connections"
-_NO_NAME = "is dead or cut off: its address does not resolve"
-_NOT_QUERIED = "is dead, stopped or cut off: its address cannot be reached from other machines"
+# The state of a gateway, by the result of probing its address; None: it was not probed.
 _STATES = {
-    Listening.ACCEPTS: _PAUSED,
-    Listening.REFUSES: _HAS_ENDED,
-    Listening.BUSY: _CUT_OFF,
-    Listening.UNRESOLVED: _NO_NAME,
-    None: _NOT_QUERIED,
+    Listening.ACCEPTS: "is paused: it accepts connections and does not respond",
+    Listening.REFUSES: "has ended without a clean stop: its address refuses connections",
+    Listening.BUSY: "is cut off from the controllers, though it answers HTTP: no controller "
+    "receives its announcements",
+    Listening.UNRESOLVED: "is dead or cut off: its address does not resolve",
+    None: "is dead, stopped or cut off: its address cannot be reached from other machines",
 }
+_OUT_OF_REACH = "is dead or cut off: its address does not react to connections"
 
 
 def silent(view: ClusterView) -> Iterator[Finding]:
@@ -70,23 +63,23 @@ def _finding(view: ClusterView, each: SilentGateway, alive: list[AnnouncedGatewa
     evidence = [
         f"{controllers}: the last announcement of the gateway at {gateway.address} (host "
         f"{gateway.host}, process {gateway.pid}, release {gateway.version}, started "
-        f"{clock_time(gateway.started_at_ms)}) came {span(gateway.last_heard_ms)} ago; one is sent "
-        f"every {span(ANNOUNCE_INTERVAL_MS)}"
+        f"{clock_time(gateway.started_at_ms)}) arrived {span(gateway.last_heard_ms)} ago; one is "
+        f"sent every {span(ANNOUNCE_INTERVAL_MS)}"
     ]
     if alive:
         answering = listed(f"{g.address} on {g.host}" for g in alive)
-        evidence.append(f"announced lately: {answering}; clients of these are not affected")
+        evidence.append(f"alive gateways: {answering}; their clients are not affected")
     since = clock_time(view.now_ms() - gateway.last_heard_ms)
     short = [p for p in gateway.pressures if p.resource in broker_pressures.CAUSES]
-    who = f"the gateway at {gateway.address} on {gateway.host}"
+    who = gateway_name(gateway)
     evidence += [broker_pressures.reported(who, pressure, view.now_ms()) for pressure in short]
     summary = f"{who} {state}; silent since {since} ({span(gateway.last_heard_ms)}); {effect}"
     steps = [_next_step(each)]
     if short:
-        said = [
+        shortages = [
             broker_pressures.shortage(broker_pressures.CAUSES[p.resource], "it", p) for p in short
         ]
-        summary += f"; in its last announcement: {listed(said)}"
+        summary += f"; in its last announcement: {listed(shortages)}"
         steps = [
             broker_pressures.next_step_of(broker_pressures.CAUSES[p.resource], who) for p in short
         ] + steps
@@ -97,7 +90,7 @@ def _next_step(each: SilentGateway) -> str:
     host, pid = each.gateway.host, each.gateway.pid
     if each.listening is Listening.ACCEPTS:
         return (
-            f"On {host}, check process {pid}: is it stopped (`ps -o stat= -p {pid}` says T; "
+            f"On {host}, check process {pid}: is it stopped (`ps -o stat= -p {pid}` prints T; "
             f"`kill -CONT {pid}` lets it continue), or starved of CPU or memory? Otherwise end it "
             "and start it again."
         )
@@ -105,7 +98,7 @@ def _next_step(each: SilentGateway) -> str:
         return f"{_START} Its log contains the reason for its end."
     if each.listening is Listening.BUSY:
         return f"Check the network from {host} to the addresses of the controllers."
-    look = _WHERE_TO_CHECK.format(host=host, pid=pid, start=_START)
+    check = _WHERE_TO_CHECK.format(host=host, pid=pid, start=_START)
     if each.listening is None:
-        return look
-    return f"Check the machine {host} and the network to it. {look}"
+        return check
+    return f"Check the machine {host} and the network to it. {check}"

@@ -15,12 +15,12 @@ from tidelog.inspection.model import Finding, MissingController
 def no_standby(view: ClusterView) -> Iterator[Finding]:
     """Yields a finding for a cluster that has had a standby. A cluster that runs a single
     controller on purpose has none."""
-    if view.active is None or view.controller_state is None:
+    if view.active is None:
         return
     silent = {s.id: s for s in view.silent_controllers() if s.id != view.active.id}
-    # The shortages of these are findings, which say that they cannot take over.
+    # The shortages of these have findings, which report that they cannot take over.
     short = {b for b, s in silent.items() if view.silenced_by(s)}
-    past = {m.controller_id: m for m in view.controller_state.missing_controllers}
+    past = {m.controller_id: m for m in view.control.missing_controllers}
     answering = {state.id for state in view.controllers}
     standbys = service_pressures.standbys(view)
     unavailable = sorted({*silent, *past} - answering - standbys - short)
@@ -30,23 +30,14 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
     names = listed(f"controller {b}" for b in unavailable)
     are = "is" if len(unavailable) == 1 else "are"
     who = f"controller-{view.active.id}"
+    cause, severity = causes.NO_STANDBY, causes.WARNING
+    summary = f"{who} is active, and no standby controller can take over: {names} {are} missing"
     if standbys:
-        yield Finding(
-            causes.STANDBY_MISSING,
-            causes.INFO,
-            f"{names} {are} not there; {listed(f'controller {b}' for b in sorted(standbys))} can "
-            f"take over from {who}",
-            evidence,
-            _next_step(view, unavailable[0], silent.get(unavailable[0])),
-        )
-        return
-    yield Finding(
-        causes.NO_STANDBY,
-        causes.WARNING,
-        f"{who} is active, and no standby controller can take over: {names} {are} not there",
-        evidence,
-        _next_step(view, unavailable[0], silent.get(unavailable[0])),
-    )
+        cause, severity = causes.STANDBY_MISSING, causes.INFO
+        others = listed(f"controller {b}" for b in sorted(standbys))
+        summary = f"{names} {are} missing; {others} can take over from {who}"
+    next_step = _next_step(view, unavailable[0], silent.get(unavailable[0]))
+    yield Finding(cause, severity, summary, evidence, next_step)
 
 
 def faults_of_missing(view: ClusterView) -> list[str]:
@@ -58,14 +49,14 @@ def faults_of_missing(view: ClusterView) -> list[str]:
 
 
 def _fault(view: ClusterView, controller_id: int, past: MissingController | None) -> str:
-    """Returns why its last process ended, as far as is known. `past` is None while it is
+    """Returns why its last process ended, or "" if that is not known. `past` is None while it is
     registered, which it stays until its lease ends."""
     memory = service_pressures.memory_at_death(view, controller_id)
     if past is None:
         return memory
     if past.stopped_at_ms or not past.fault:
         return "" if past.stopped_at_ms else memory
-    details = f"according to itself, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
+    details = f"as it reported {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
     return f"{details}; {memory}" if memory else details
 
 
@@ -88,7 +79,7 @@ def _why_unavailable(
         return f"{details}; its registration has ended"
     fault = _fault(view, controller_id, past)
     if past is not None:
-        how = "its last process has ended without being stopped in order"
+        how = "its last process has ended without a clean stop"
         return f"{details}; {how}; {fault}" if fault else f"{details}; {how}"
     refuses = silent is not None and silent.listening is Listening.REFUSES
     return f"{details}; {fault}" if refuses and fault else details

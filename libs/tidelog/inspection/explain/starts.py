@@ -11,7 +11,6 @@ from tidelog.inspection.model import (
     TAKES_STATES,
     WAITS_FOR_STORE,
     BrokerBacklog,
-    BrokerState,
 )
 from tidelog.phrases import plural
 
@@ -20,7 +19,7 @@ _WAITS_FOR_STATES = "waits for a controller to send its replicas"
 
 def phase_of(view: ClusterView, broker_id: int) -> str:
     """Continues a sentence "it …"."""
-    broker = _broker(view, broker_id)
+    broker = view.broker_states[broker_id]
     if broker.start_phase == OPENS_LOGS:
         return f"opens its logs, {broker.start_done:,} of {broker.start_total:,} so far"
     if broker.start_phase == TAKES_STATES and broker.start_total:
@@ -36,13 +35,12 @@ def waits_for(view: ClusterView, broker_id: int) -> str:
         OPENS_LOGS: "opens its logs, and then waits for the metadata store",
         READS_METADATA: "reads the cluster's metadata from the store",
         REGISTERS: "registers in the metadata store",
-    }.get(_broker(view, broker_id).start_phase, _WAITS_FOR_STATES)
+    }.get(view.broker_states[broker_id].start_phase, _WAITS_FOR_STATES)
 
 
 def waits_for_states(view: ClusterView, broker_id: int) -> bool:
     """Whether the controller has to send the states of the broker's replicas next."""
-    state = view.brokers.get(broker_id)
-    broker = state.broker if state is not None else None
+    broker = view.broker_states.get(broker_id)
     return broker is not None and broker.is_starting and broker.start_phase == TAKES_STATES
 
 
@@ -55,9 +53,3 @@ def receiving_full_state(backlog: BrokerBacklog) -> str:
         f"it is busy with its full state of {size}: the controller has known this incarnation for "
         f"{span(backlog.known_for_ms)}, and {left} yet to be acknowledged"
     )
-
-
-def _broker(view: ClusterView, broker_id: int) -> BrokerState:
-    broker = view.brokers[broker_id].broker
-    assert broker is not None
-    return broker

@@ -8,8 +8,8 @@ from tidelog.inspection.explain import causes, cut_offs
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import listed, span
-from tidelog.inspection.explain.lost_store import has_used_store
 from tidelog.inspection.explain.observation import BROKER, name_of
+from tidelog.inspection.explain.reported_metadata import has_used_store
 from tidelog.inspection.explain.root_causes import Following, effects
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
 from tidelog.phrases import plural
@@ -27,11 +27,10 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
     if view.store_is_full:
         yield _full(view, following)
         return
-    states = sorted(view.observed.reporters, key=name_of)
-    lost = [state for state in states if state.store.unreachable_ms >= 0]
+    lost = [state for state in view.reporters if state.store.unreachable_ms >= 0]
     if not lost:
         return
-    others = [s for s in states if s.store.unreachable_ms < 0 and has_used_store(s)]
+    others = [s for s in view.reporters if s.store.unreachable_ms < 0 and has_used_store(s)]
     if view.store_lost_by_all():
         evidence = [*map(_line, lost), *_members_lost(lost)]
         if others:
@@ -42,8 +41,8 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
         yield Finding(
             causes.STORE_UNREACHABLE,
             causes.CRITICAL,
-            "the metadata store does not answer: data flows with the leaders and ISRs that there "
-            "are, and nothing that needs metadata happens",
+            "the metadata store does not answer: data flows with the current leaders and ISRs, and "
+            "no metadata can change",
             tuple(evidence),
             f"See {because[0]}: others may reach the store. Run explain through one of them, too."
             if because
@@ -81,12 +80,12 @@ def _cut_off(view: ClusterView, lost: Sequence[ServiceState]) -> tuple[str, ...]
 
 def _full(view: ClusterView, following: Following) -> Finding:
     root = view.lost_store_root
-    rejected = [s for s in sorted(view.observed.reporters, key=name_of) if s.store.write_problem]
+    rejected = [state for state in view.reporters if state.store.write_problem]
     return Finding(
         root.cause,
         causes.CRITICAL,
         "the metadata store is full: it answers reads and accepts no writes. Data flows with the "
-        "leaders and ISRs that there are, and nothing that needs metadata happens",
+        "current leaders and ISRs, and no metadata can change",
         (
             *map(_rejected, rejected),
             *effects(root, following.get(root, ())),
@@ -105,8 +104,8 @@ def _rejected(state: ServiceState) -> str:
 
 
 def _members_lost(lost: Sequence[ServiceState]) -> list[str]:
-    """Returns each member's last answer to the service that has missed the store longest. A member
-    that runs without the others says so."""
+    """Returns each member's last answer to the service that has not reached the store for the
+    longest time. A member that runs without the others reports that."""
     longest = max(lost, key=lambda state: state.store.unreachable_ms)
     return [
         f"{name_of(longest)} reports about member {member.address}: "
@@ -116,8 +115,10 @@ def _members_lost(lost: Sequence[ServiceState]) -> list[str]:
 
 
 def _line(state: ServiceState) -> str:
-    said = f': "{state.store.problem}"' if state.store.problem else ""
-    return f"{name_of(state)} has had no answer for {span(state.store.unreachable_ms)}{said}"
+    problem = f': "{state.store.problem}"' if state.store.problem else ""
+    return (
+        f"{name_of(state)} has received no answer for {span(state.store.unreachable_ms)}{problem}"
+    )
 
 
 def services_that_waited(view: ClusterView) -> list[ServiceState]:
@@ -125,7 +126,7 @@ def services_that_waited(view: ClusterView) -> list[ServiceState]:
     answers them now."""
     return [
         state
-        for state in sorted(view.observed.reporters, key=name_of)
+        for state in view.reporters
         if state.store.unreachable_ms < 0 and state.store.max_latency_ms >= STORE_SLOW_MS
     ]
 
@@ -133,12 +134,11 @@ def services_that_waited(view: ClusterView) -> list[ServiceState]:
 def slow(view: ClusterView) -> Iterator[Finding]:
     """Yields a finding about slow answers. The store itself is suspect unless another service had a
     quick answer in the same time; a service without a request then shows nothing."""
-    states = sorted(view.observed.reporters, key=name_of)
     waited = services_that_waited(view)
     if not waited:
         return
     longest = max(state.store.max_latency_ms for state in waited)
-    answering = [state for state in states if state.store.unreachable_ms < 0]
+    answering = [state for state in view.reporters if state.store.unreachable_ms < 0]
     who = (
         "all services that use it"
         if len(waited) == len(answering)
@@ -193,10 +193,10 @@ def _meanwhile(other: ServiceState, waited: ServiceState) -> bool:
     since_ms = until_ms + waited.store.max_latency_ms
     described_later_ms = other.now_ms - waited.now_ms
 
-    def is_within(asked_ms: int) -> bool:
-        return until_ms + STORE_SLOW_MS + AGES_DIFFER_MS < asked_ms < since_ms - AGES_DIFFER_MS
+    def is_within(age_ms: int) -> bool:
+        return until_ms + STORE_SLOW_MS + AGES_DIFFER_MS < age_ms < since_ms - AGES_DIFFER_MS
 
     return until_ms >= 0 and any(
-        is_within(asked_ms) and is_within(asked_ms - described_later_ms)
-        for asked_ms in other.store.quick_answers_ms
+        is_within(age_ms) and is_within(age_ms - described_later_ms)
+        for age_ms in other.store.quick_answers_ms
     )

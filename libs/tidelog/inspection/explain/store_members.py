@@ -15,7 +15,7 @@ from tidelog.inspection.model import WITHOUT_MAJORITY, Finding, ServiceState, St
 # (`etcd_endpoints.MIN_FAILED_ATTEMPTS`). One is missed occasionally, for example while etcd elects
 # its leader.
 MEMBER_LOST_MIN_MS = 3_000
-# If only one service misses it, two probes in a row must fail: each may take 2 s, and they are 2 s
+# If only one service loses it, two probes in a row must fail: each may take 2 s, and they are 2 s
 # apart. A single late probe may be the fault of that service as well.
 MEMBER_LOST_ALONE_MS = 4_500
 # A member that answers with an error of its own has lost the other members. All members do that
@@ -27,7 +27,8 @@ MEMBER_SPREAD_MS = 6_000
 
 
 def unreachable(view: ClusterView) -> Iterator[Finding]:
-    """Yields one finding for each member that any service misses, unless none reaches the store."""
+    """Yields one finding for each member that any service does not reach, unless no service reaches
+    the store."""
     if view.store_lost_by_all():
         return
     for address, missing in sorted(_missed(view).items()):
@@ -48,9 +49,9 @@ def explain_slowness(view: ClusterView) -> bool:
 
 
 def _missed(view: ClusterView) -> dict[str, list[ServiceState]]:
-    """Returns the services that miss each member, by its address."""
+    """Returns the services that do not reach each member, by its address."""
     found: dict[str, list[ServiceState]] = {}
-    for state in sorted(view.observed.reporters, key=name_of):
+    for state in view.reporters:
         if state.store.unreachable_ms >= 0:
             continue  # It has a finding of its own.
         for member in state.store.members:
@@ -73,12 +74,12 @@ def _is_lost(address: str, missing: Sequence[ServiceState]) -> bool:
 def _finding(view: ClusterView, address: str, missing: Sequence[ServiceState]) -> Finding:
     reaching = [
         state
-        for state in sorted(view.observed.reporters, key=name_of)
+        for state in view.reporters
         if any(m.address == address and m.unreachable_ms < 0 for m in state.store.members)
     ]
     evidence = [_line(state, _member(state, address)) for state in missing]
     evidence += [
-        f"{name_of(state)} waited up to {span(state.store.max_latency_ms)} for an answer of the "
+        f"{name_of(state)} waited up to {span(state.store.max_latency_ms)} for an answer from the "
         "store within the last minute"
         for state in services_that_waited(view)
         if state in missing
@@ -124,5 +125,6 @@ def _member(state: ServiceState, address: str) -> StoreMember:
 
 
 def _line(state: ServiceState, member: StoreMember) -> str:
-    said = f': "{member.problem}"' if member.problem else ""
-    return f"{name_of(state)} has had no answer of it for {span(member.unreachable_ms)}{said}"
+    problem = f': "{member.problem}"' if member.problem else ""
+    unreachable_for = span(member.unreachable_ms)
+    return f"{name_of(state)} has received no answer from it for {unreachable_for}{problem}"

@@ -17,9 +17,9 @@ _CONTINUES = frozenset({causes.BROKER_STARTING, causes.COMMAND_BACKLOG})
 
 
 def waiting(view: ClusterView) -> Iterator[Finding]:
-    """Yields operations that wait for a broker, for a leader, or for their turn. An operation with
-    active moves and others behind them is not reported."""
-    for operation in view.controller_state.operations if view.controller_state else ():
+    """Yields operations that wait for a broker, for a leader, or for moves of other operations. An
+    operation with active moves and others behind them is not reported."""
+    for operation in view.control.operations:
         if operation.cancelling or not operation.moves_waiting:
             continue
         if operation.not_ready:
@@ -27,22 +27,22 @@ def waiting(view: ClusterView) -> Iterator[Finding]:
         elif operation.without_leader and operation.without_leader == operation.moves_active:
             yield _without_leader(operation)
         elif operation.busy and not operation.moves_active:
-            yield _its_turn(operation)
+            yield _queued(operation)
 
 
 def _not_ready(view: ClusterView, operation: StandingOperation) -> Finding:
     found = [(b, _why_not_ready(view, b)) for b in operation.not_ready]
     words = "; ".join(f"broker {b} {reason.words}" for b, reason in found)
-    hinders = any(reason.root.cause not in _CONTINUES for _, reason in found)
+    blocked = any(reason.root.cause not in _CONTINUES for _, reason in found)
     waited = brokers(operation.not_ready)
     return Finding(
         causes.OPERATION_WAITS,
-        causes.WARNING if hinders else causes.INFO,
+        causes.WARNING if blocked else causes.INFO,
         f"{_named(operation)} has moves that add replicas to {waited} and wait for that: {words}",
         (_evidence(operation),),
         f"Start or repair {waited}; the moves then begin by themselves. Or cancel operation "
         f"{operation.operation}."
-        if hinders
+        if blocked
         else "Nothing; they begin by themselves.",
         broker=operation.not_ready[0] if len(operation.not_ready) == 1 else -1,
         because=tuple(dict.fromkeys(str(reason.root) for _, reason in found)),
@@ -69,15 +69,15 @@ def _without_leader(operation: StandingOperation) -> Finding:
     )
 
 
-def _its_turn(operation: StandingOperation) -> Finding:
+def _queued(operation: StandingOperation) -> Finding:
     busy = brokers(operation.busy)
     return Finding(
         causes.OPERATION_WAITS,
         causes.INFO,
-        f"{_named(operation)} waits its turn: {busy} receive as many moves of others as "
-        "max_moves_per_broker lets them",
+        f"{_named(operation)} is queued: {busy} receive as many moves of other operations as "
+        "max_moves_per_broker allows",
         (_evidence(operation),),
-        "Nothing; it continues when those are done, which a higher limit of moves speeds up.",
+        "Nothing; it continues when those are done. A higher max_moves_per_broker speeds it up.",
     )
 
 
@@ -88,5 +88,5 @@ def _named(operation: StandingOperation) -> str:
 def _evidence(operation: StandingOperation) -> str:
     return (
         f"operation {operation.operation}: {operation.moves_done} moves are done, "
-        f"{operation.moves_active} under way, {operation.moves_waiting} have not begun"
+        f"{operation.moves_active} are active, {operation.moves_waiting} have not begun"
     )

@@ -148,7 +148,7 @@ class DescribedCluster:
 
     def seen(self, name: str, broker_id: int, **differs: Any) -> None:
         """Set fields of the leader's state of a follower. A follower that lacks records has done
-        so for long, unless `last_caught_up_ms` says otherwise."""
+        so for long, unless `last_caught_up_ms` is given."""
         if differs.get("lag_records", 0) > 0:
             differs.setdefault("last_caught_up_ms", 9_000)
         leader = self.replicas[at(name), self.keys[at(name)].leader].leader
@@ -191,7 +191,7 @@ class DescribedCluster:
         self.unheard(broker_id)
 
     def unheard(self, broker_id: int) -> None:
-        """Longer than fetches and answers count as a sign of life."""
+        """Longer than fetches and answers prove that a broker is alive."""
         for name, key in self.keys.items():
             if key.leader == broker_id:
                 for other in key.replicas:
@@ -205,7 +205,7 @@ class DescribedCluster:
             self.stores[service] = StoreHealth(for_ms, "no answer from 127.0.0.1:2379", 2, 2)
 
     def stop_controller(self) -> None:
-        """No other controller is elected; brokers know partitions from the store."""
+        """No other controller is elected; brokers read partitions from the store."""
         self.controller_answers = False
         self.metadata = list(self.keys.values())
 
@@ -296,7 +296,7 @@ class DescribedCluster:
             controller=state,
         )
 
-    def leave_out_what_is_well(self, name: str, *broker_ids: int) -> None:
+    def omit_healthy(self, name: str, *broker_ids: int) -> None:
         """These services report only unhealthy partitions, and omit this one."""
         for broker_id in broker_ids:
             del self.replicas[at(name), broker_id]
@@ -332,5 +332,5 @@ def causes_of(findings: list[Finding]) -> list[str]:
     return [finding.cause for finding in findings]
 
 
-def said(finding: Finding) -> str:
+def text_of(finding: Finding) -> str:
     return "\n".join((finding.summary, *finding.evidence, finding.next_step))

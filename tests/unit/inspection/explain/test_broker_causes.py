@@ -16,7 +16,7 @@ from unit.inspection.explain.described import (
     address,
     causes_of,
     found,
-    said,
+    text_of,
 )
 
 
@@ -47,9 +47,9 @@ def test_a_dead_broker_is_one_finding_with_all_its_consequences(
     assert dead.summary == (
         "broker 2 is gone: 3 partitions below min ISR, out of the ISR of 17 partitions"
     )
-    assert "ended at 2023-11-14T22:12:45Z (35.0 s ago): broker_crashed" in said(dead)
-    assert "broker_crashed" in said(dead)
-    assert f"{address(2)} refuses connections" in said(dead)
+    assert "ended at 2023-11-14T22:12:45Z (35.0 s ago): broker_crashed" in text_of(dead)
+    assert "broker_crashed" in text_of(dead)
+    assert f"{address(2)} refuses connections" in text_of(dead)
 
 
 def test_a_consequence_names_its_root(cluster: DescribedCluster) -> None:
@@ -65,7 +65,7 @@ def test_a_broker_that_accepts_connections_without_answering_is_paused(
     cluster.pause(2)
     paused = found(cluster.explain(), "broker_paused")
     assert (paused.broker, paused.partitions) == (2, ("sea/0",))
-    assert "it is registered in incarnation 12" in said(paused)
+    assert "it is registered in incarnation 12" in text_of(paused)
 
 
 def test_a_paused_broker_whose_lease_has_ended_is_paused_and_not_dead(
@@ -92,7 +92,7 @@ def test_a_broker_whose_fetches_arrive_is_not_dead_although_its_address_refuses_
     cluster.seen("sea/0", 2, last_fetch_ms=120)
     cluster.silence(2, Listening.REFUSES)
     unreachable = found(cluster.explain(), "broker_unreachable")
-    assert "a leader had a fetch of it 120 ms ago" in said(unreachable)
+    assert "a leader received a fetch from it 120 ms ago" in text_of(unreachable)
 
 
 def test_without_the_store_a_broker_that_refuses_connections_is_dead_all_the_same(
@@ -103,7 +103,7 @@ def test_without_the_store_a_broker_that_refuses_connections_is_dead_all_the_sam
     cluster.seen("sea/0", 2, last_fetch_ms=60_000)
     cluster.lose_store("broker-1", "broker-3", "controller-1")
     dead = found(cluster.explain(), "replica_dead")
-    assert "controller-1, which cannot see the metadata store now" in said(dead)
+    assert "controller-1, which does not reach the metadata store now" in text_of(dead)
 
 
 def test_an_orderly_stopped_broker_without_replicas_is_no_finding(
@@ -125,9 +125,9 @@ def test_an_orderly_stopped_broker_with_replicas_is_not_called_dead(
     stopped = found(findings, "broker_stopped")
     assert (stopped.broker, stopped.partitions) == (2, ("sea/0",))
     assert stopped.summary.startswith("broker 2 is gone: it was stopped and is not back")
-    assert "dead" not in said(stopped)
-    assert "the reason for its end" not in said(stopped)
-    assert "broker_stopped" in said(stopped)
+    assert "dead" not in text_of(stopped)
+    assert "the reason for its end" not in text_of(stopped)
+    assert "broker_stopped" in text_of(stopped)
     assert found(findings, "replica_dead").broker == 3
 
 
@@ -144,7 +144,7 @@ def test_a_slow_replica_fetches_and_lacks_records(cluster: DescribedCluster) -> 
     cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60, lag_bytes=6_000, lag_ms=12_000)
     slow = found(cluster.explain(), "replica_slow")
     assert (slow.broker, slow.severity, slow.topic, slow.partition) == (2, "warning", "sea", 0)
-    assert "lacks 60 records, 6,000 bytes, the oldest of them written 12.0 s ago" in said(slow)
+    assert "lacks 60 records, 6,000 bytes, the oldest of them written 12.0 s ago" in text_of(slow)
 
 
 def test_the_rate_of_a_slow_replica_comes_from_an_earlier_sample(
@@ -156,8 +156,9 @@ def test_the_rate_of_a_slow_replica_comes_from_an_earlier_sample(
     cluster.seen("sea/0", 2, log_end_offset=50, lag_records=250)
     cluster.replica("sea/0", 1, log_end_offset=300)
     slow = found(cluster.explain(), "replica_slow")
-    assert "within 500 ms it took 20 records per second, while 400 per second were written" in said(
-        slow
+    assert (
+        "within 500 ms it received 20 records per second, while 400 per second were written"
+        in text_of(slow)
     )
 
 
@@ -172,9 +173,11 @@ def test_a_replica_faster_than_the_writes_is_catching_up(
     findings = cluster.explain()
     assert causes_of(findings) == ["replica_catching_up"]
     assert (findings[0].broker, findings[0].severity) == (2, "info")
-    assert "took 38 records per second, while 20 per second were written" in said(findings[0])
-    assert "at this pace it has all in about 2.8 s" in said(findings[0])
-    assert "CPU" not in said(findings[0])
+    assert "received 38 records per second, while 20 per second were written" in text_of(
+        findings[0]
+    )
+    assert "at this rate it is caught up in about 2.8 s" in text_of(findings[0])
+    assert "CPU" not in text_of(findings[0])
 
 
 def test_growth_across_an_election_is_no_evidence(cluster: DescribedCluster) -> None:
@@ -184,7 +187,7 @@ def test_growth_across_an_election_is_no_evidence(cluster: DescribedCluster) -> 
     cluster.earlier = [s for s in cluster.observed().states if s.id == 1 and s.role == "broker"]
     cluster.replica("sea/0", 1, leader_epoch=5)
     cluster.seen("sea/0", 2, log_end_offset=59, lag_records=41)
-    assert "per second were written" not in said(found(cluster.explain(), "replica_slow"))
+    assert "per second were written" not in text_of(found(cluster.explain(), "replica_slow"))
 
 
 def test_a_replica_is_cut_off_by_its_own_report(cluster: DescribedCluster) -> None:
@@ -192,7 +195,7 @@ def test_a_replica_is_cut_off_by_its_own_report(cluster: DescribedCluster) -> No
     cluster.replica("sea/0", 2, follower=FollowerState(1, 7_100, "connect: timed out", 7_000))
     cut = found(cluster.explain(), "replica_cut_off")
     assert cut.broker == 2
-    assert 'broker-2 cannot fetch from broker 1 for 7.0 s: "connect: timed out"' in said(cut)
+    assert 'broker-2 cannot fetch from broker 1 for 7.0 s: "connect: timed out"' in text_of(cut)
 
 
 def test_a_replica_is_cut_off_when_its_leader_sees_no_fetch_and_both_answer(
@@ -201,7 +204,7 @@ def test_a_replica_is_cut_off_when_its_leader_sees_no_fetch_and_both_answer(
     cluster.partition("sea/0", isr=(1, 3))
     cluster.seen("sea/0", 2, last_fetch_ms=9_000, lag_records=60, log_end_offset=40)
     cut = found(cluster.explain(), "replica_cut_off")
-    assert "the leader, has seen its last fetch 9.0 s ago; both answer" in said(cut)
+    assert "the leader, has received its last fetch 9.0 s ago; both answer" in text_of(cut)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +232,7 @@ def test_a_missing_first_fetch_in_an_epoch_of_unknown_age_is_no_finding(
     cluster.partition("sea/0", isr=(1, 3))
     cluster.seen("sea/0", 2, last_fetch_ms=-1, lag_records=-1, log_end_offset=-1)
     out = found(cluster.explain(), "replica_out_of_isr")
-    assert "no fetch of it in this epoch yet" in out.summary
+    assert "no fetch from it in this epoch yet" in out.summary
     assert out.severity == "warning"
 
 
@@ -277,7 +280,7 @@ def test_two_faults_are_distinguished(cluster: DescribedCluster) -> None:
     findings = cluster.explain()
     assert found(findings, "replica_dead").partitions == ("sea/0",)
     assert found(findings, "replica_slow").partitions == ("bay/0",)
-    assert "fjord" not in "".join(map(said, findings))
+    assert "fjord" not in "".join(map(text_of, findings))
 
 
 def test_a_scope_excludes_unrelated_findings(cluster: DescribedCluster) -> None:
@@ -295,7 +298,7 @@ def test_a_scope_excludes_unrelated_findings(cluster: DescribedCluster) -> None:
 def test_times_use_the_clock_of_the_reporting_service(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", isr=(1, 3))
     cluster.kill(2, ago_ms=3_600_000)
-    assert "(1 h 0 min ago)" in said(found(cluster.explain(), "replica_dead"))
+    assert "(1 h 0 min ago)" in text_of(found(cluster.explain(), "replica_dead"))
 
 
 def test_a_broker_without_its_full_state_is_starting(cluster: DescribedCluster) -> None:
@@ -346,5 +349,5 @@ def test_an_advertised_name_that_does_not_resolve_is_named_and_not_the_network(
     unreachable = found(findings, "broker_unreachable")
     assert "advertises a name that does not resolve here: 127.0.0.1" in unreachable.summary
     assert unreachable.next_step.startswith("Correct advertised_address of broker 2")
-    assert "sea/0" in said(unreachable)
+    assert "sea/0" in text_of(unreachable)
     assert {"replica_out_of_isr", "replica_cut_off"}.isdisjoint(causes_of(findings))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain import causes, explain
-from tidelog.inspection.explain.broker_identity import CONTESTED_MS
+from tidelog.inspection.explain.contested_ids import CONTESTED_MS
 from tidelog.inspection.model import Finding, RejectedStart, Scope
 from unit.inspection.explain.described import NOW_MS, DescribedCluster
 
@@ -65,12 +65,12 @@ def test_a_departed_and_rejected_broker_cannot_start() -> None:
 
 
 def test_a_process_that_waits_for_the_id_of_a_dead_broker_is_named() -> None:
-    """It takes the id as soon as that is free, so whoever restarts the first process has to
-    know."""
+    """It takes the id as soon as that is free, so the operator who restarts the first process must
+    be informed."""
     cluster = contested("waits_for_lease")
     cluster.kill(2, ago_ms=100)
     finding = next(f for f in found(cluster) if f.cause == causes.BROKER_ID_CONTESTED)
-    waits = "broker 2 is gone, and another process with its id waits to take its place"
+    waits = "broker 2 is gone, and another process with its id waits to replace it"
     assert finding.summary == waits
     first, second = finding.evidence
     assert first == "no process is registered as broker 2 now, and the last one is gone"
@@ -138,7 +138,7 @@ def test_a_paused_process_without_registration_contests_its_id() -> None:
     cluster.pause(2)
     del cluster.registered[2]
     finding = next(f for f in found(cluster) if f.cause == causes.BROKER_ID_CONTESTED)
-    assert "no process is registered as broker 2 now, and one is there" in finding.evidence
+    assert "no process is registered as broker 2 now, and one is running" in finding.evidence
 
 
 def test_a_rejection_before_an_orderly_stop_does_not_explain_the_absence() -> None:

@@ -15,7 +15,7 @@ from tidelog.caller_limits import (
 from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.model import RejectedRequests
 from tidelog.inspection.resource_pressures import BrokerPressure
-from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 
 @pytest.fixture
@@ -48,8 +48,9 @@ def test_repeatedly_rejected_large_records_are_one_finding_of_their_topic(
         "7 requests within the last minute by broker-1, broker-2, because of BATCH_TOO_LARGE"
         in (rejected.summary)
     )
-    assert 'broker-1 has rejected 4 produce requests, the last 900 ms ago: "a batch has 9' in said(
-        rejected
+    assert (
+        'broker-1 has rejected 4 produce requests, the last 900 ms ago: "a batch has 9'
+        in text_of(rejected)
     )
     assert "tidelog topics alter-config sea --set max_batch_bytes=BYTES" in rejected.next_step
     assert cluster.explain(topic="bay") == []
@@ -76,7 +77,7 @@ def test_a_topic_whose_retention_outruns_its_consumers_is_named(cluster: Describ
     assert (outrun.cause, outrun.severity, outrun.topic) == ("requests_rejected", "warning", "sea")
     assert outrun.summary.startswith("retention deletes records of topic 'sea' before consumers")
     assert "4 times in one partition within the last five minutes" in outrun.summary
-    assert 'the last 40.0 s ago: "sea/0 has offsets 900 to 950, not 30"' in said(outrun)
+    assert 'the last 40.0 s ago: "sea/0 has offsets 900 to 950, not 30"' in text_of(outrun)
     assert "tidelog topics alter-config sea --set retention_ms=MS" in outrun.next_step
 
 
@@ -98,10 +99,12 @@ def test_a_client_at_a_limit_is_one_finding_across_brokers(
     (finding,) = cluster.explain()
     assert (finding.cause, finding.severity, finding.broker) == ("client_limited", "warning", -1)
     assert finding.summary == (
-        "client 10.0.0.7 is at max_requests_per_client (2,048) of broker-1, broker-2: "
+        "client 10.0.0.7 has reached max_requests_per_client (2,048) of broker-1, broker-2: "
         "532 requests rejected, the last 900 ms ago"
     )
-    assert "broker-2 has rejected 32 requests of client 10.0.0.7 by max_requests" in said(finding)
+    assert "broker-2 has rejected 32 requests of client 10.0.0.7 by max_requests" in text_of(
+        finding
+    )
     assert "raise max_requests_per_client of broker-1, broker-2" in finding.next_step
     (of_one,) = cluster.explain(broker=2)
     assert (of_one.broker, "532" in of_one.summary) == (2, False)
@@ -118,10 +121,10 @@ def test_the_shared_limit_of_all_clients_is_one_finding_with_their_addresses(
     ]
     (finding,) = cluster.explain()
     assert finding.summary.startswith(
-        "all clients together are at max_client_requests (3,584) of broker-1: 10 requests"
+        "all clients together have reached max_client_requests (3,584) of broker-1: 10 requests"
     )
-    assert "client 10.0.0.7" in said(finding)
-    assert "client 10.0.0.8" in said(finding)
+    assert "client 10.0.0.7" in text_of(finding)
+    assert "client 10.0.0.8" in text_of(finding)
 
 
 def gateway(*limited: LimitedClient, last_heard_ms: int = 500) -> AnnouncedGateway:
@@ -138,8 +141,8 @@ def test_a_client_at_a_gateway_limit_is_found_like_one_at_a_broker_limit(
     (finding,) = cluster.explain()
     assert (finding.cause, finding.severity, finding.broker) == ("client_limited", "warning", -1)
     assert finding.summary == (
-        "client 10.0.0.7 is at max_requests_per_client (128) of the gateway at gate-1:7600 on "
-        "gate-1: 5 requests rejected, the last 900 ms ago"
+        "client 10.0.0.7 has reached max_requests_per_client (128) of the gateway at gate-1:7600 "
+        "on gate-1: 5 requests rejected, the last 900 ms ago"
     )
     assert "raise max_requests_per_client of the gateway at gate-1:7600" in finding.next_step
     assert cluster.explain(broker=2) == []
@@ -155,8 +158,10 @@ def test_each_shared_gateway_limit_is_one_finding_with_a_next_step(
         gateway(*(LimitedClient(f"10.0.0.{n}", limit, 64, 5, 900) for n in (7, 8)))
     )
     (finding,) = cluster.explain()
-    assert finding.summary.startswith(f"all clients together are at {limit} (64) of the gateway")
-    assert "client 10.0.0.8" in said(finding)
+    assert finding.summary.startswith(
+        f"all clients together have reached {limit} (64) of the gateway"
+    )
+    assert "client 10.0.0.8" in text_of(finding)
     assert "{" not in finding.next_step
     assert "for answers before it sends more" not in finding.next_step
 
@@ -170,7 +175,7 @@ def test_a_client_with_too_many_connections_to_a_metrics_port_is_found_with_the_
     (finding,) = cluster.explain()
     assert (finding.cause, finding.broker) == ("client_limited", 1)
     assert finding.summary == (
-        "client 10.0.0.7 is at metrics_connections_per_client (8) of broker-1: "
+        "client 10.0.0.7 has reached metrics_connections_per_client (8) of broker-1: "
         "392 metrics-port connections rejected, the last 900 ms ago"
     )
     assert "connects from that address to the metrics port of broker-1" in finding.next_step
@@ -193,8 +198,8 @@ def test_connections_with_a_separate_finding_are_not_reported_twice(
         "broker-1 has rejected 5 requests or idle connections of client 10.0.0.7 by "
         "max_connections_per_client=1024, the last 100 ms ago"
     ) in many.evidence
-    assert "10.0.0.8" not in said(many)
-    assert "client 10.0.0.8 is at" in other.summary
+    assert "10.0.0.8" not in text_of(many)
+    assert "client 10.0.0.8 has reached" in other.summary
 
 
 def test_a_broker_that_the_client_has_left_is_not_named_with_the_limit(
@@ -206,7 +211,7 @@ def test_a_broker_that_the_client_has_left_is_not_named_with_the_limit(
         ]
     (finding,) = cluster.explain()
     assert finding.broker == 1
-    assert "broker-2" not in said(finding)
+    assert "broker-2" not in text_of(finding)
     assert cluster.explain(broker=2) == []
 
 
@@ -222,7 +227,7 @@ def test_all_rebooted_machines_are_one_note(cluster: DescribedCluster) -> None:
     assert causes_of(findings) == ["machine_rebooted"]
     assert findings[0].severity == "info"
     assert "all machines: the machines of brokers 1, 2, 3 were rebooted" in findings[0].summary
-    assert "broker-2 was started at 2023-11-14T22:13:00Z (20.0 s ago) in boot b-2" in said(
+    assert "broker-2 was started at 2023-11-14T22:13:00Z (20.0 s ago) in boot b-2" in text_of(
         findings[0]
     )
 
@@ -233,7 +238,7 @@ def test_unclean_elections_after_a_reboot_follow_from_it(cluster: DescribedClust
     findings = cluster.explain()
     assert causes_of(findings) == ["machine_rebooted", "unclean_election"]
     assert findings[0].severity == "warning"
-    assert "sea/0" in said(findings[0])
+    assert "sea/0" in text_of(findings[0])
     assert findings[1].because == ("machine_rebooted",)
     # In the scope of this partition too, and not in that of another.
     assert causes_of(cluster.explain("sea", 0)) == ["machine_rebooted", "unclean_election"]

@@ -9,7 +9,7 @@ import pytest
 from tidelog.inspection.explain.clocks import MAX_OWN_TIME_MS, MAX_SKEW_MS
 from tidelog.inspection.explain.observation import ReadClock
 from tidelog.inspection.model import ClockDoubt, Finding, HeardClock, RejectedRequests
-from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_the_broker_whose_clock_differs_from_most_is_named(cluster: DescribedClu
     assert findings[0].summary == (
         "the clock of broker 2 is 1 min 30 s ahead of those of the other brokers"
     )
-    assert "broker-1 received the clock of broker 2 1 min 30 s ahead of its own" in said(
+    assert "broker-1 received the clock of broker 2 1 min 30 s ahead of its own" in text_of(
         findings[0]
     )
     assert "Correct the clock of broker 2 (`chronyc tracking`" in findings[0].next_step
@@ -64,7 +64,7 @@ def test_a_leader_that_is_behind_is_named_with_its_skew_and_the_effects(
     findings = cluster.explain()
     assert [finding.broker for finding in findings] == [1]
     assert "behind those of the other brokers" in findings[0].summary
-    is_dated_by_others = "dates what it leads by the other brokers' time" in said(findings[0])
+    is_dated_by_others = "dates what it leads by the other brokers' time" in text_of(findings[0])
     assert is_dated_by_others is (behind_ms > MAX_OWN_TIME_MS)
     assert "Correct the clock of broker 1" in findings[0].next_step
 
@@ -86,9 +86,9 @@ def test_a_broker_in_doubt_about_its_clock_says_why_it_deletes_nothing(
     assert findings[0].broker == 2
     assert "deletes nothing for its age" in findings[0].summary
     assert "jumped ahead of monotonic time, by 1 h 0 min; it has been in doubt for 1 min 15 s" in (
-        said(findings[0])
+        text_of(findings[0])
     )
-    assert "once another broker that has not jumped" in findings[0].next_step
+    assert "once another broker whose clock has not jumped" in findings[0].next_step
     assert "for 10 minutes after a reboot" in findings[0].next_step
 
 
@@ -139,7 +139,7 @@ def test_a_controller_that_runs_explain_is_named_for_its_own_clock(
     cluster.clocks.append(ReadClock("controller", 1, 0, 0, is_own=True))
     [skewed] = cluster.explain()
     assert "the clock of controller 1 is 60.0 s ahead of those of most" in skewed.summary
-    assert "the machine that runs explain" not in said(skewed)
+    assert "the machine that runs explain" not in text_of(skewed)
 
 
 def test_a_late_answer_is_no_evidence_of_a_wrong_clock(cluster: DescribedCluster) -> None:
@@ -161,10 +161,10 @@ def test_events_of_a_controller_with_a_fast_clock_are_rejected_for_it(
 ) -> None:
     answers_carry(cluster, b1=0, b2=0, b3=0, c1=YEAR_MS, c2=0)
     rejected = rejects_events(cluster, "INVALID_TIMESTAMP")
-    assert "events of controller-1 are rejected again and again: 12 requests" in rejected.summary
+    assert "events of controller-1 are rejected repeatedly: 12 requests" in rejected.summary
     assert "Correct the clock of controller-1" in rejected.next_step
     assert rejected.because == ("clock_skew",)
-    assert "timestamp_max_ahead_ms" not in said(rejected)
+    assert "timestamp_max_ahead_ms" not in text_of(rejected)
 
 
 @pytest.mark.parametrize("reason", ["INVALID_TIMESTAMP", "BATCH_TOO_LARGE"])
@@ -172,5 +172,5 @@ def test_no_client_is_blamed_for_an_internal_topic(cluster: DescribedCluster, re
     rejected = rejects_events(cluster, reason)
     assert "events of the cluster's own services are rejected" in rejected.summary
     assert "state_changes_held" in rejected.next_step
-    assert "alter-config" not in said(rejected)
-    assert "clients of" not in said(rejected)
+    assert "alter-config" not in text_of(rejected)
+    assert "clients of" not in text_of(rejected)

@@ -15,7 +15,7 @@ from tidelog.inspection.model import (
     StoreHealth,
     WaitingDeletion,
 )
-from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def test_an_overdue_command_names_the_broker_and_the_state_change(
     )
     overdue = found(cluster.explain(), "command_overdue")
     assert (overdue.broker, overdue.partition_count) == (2, 3)
-    assert "3 states, the oldest for 14.0 s" in said(overdue)
-    assert 'sea/0 is to reach revision 88, rejected: "STORAGE_ERROR"' in said(overdue)
-    assert "broker-2 answers requests" in said(overdue)
+    assert "3 states, the oldest for 14.0 s" in text_of(overdue)
+    assert 'sea/0 is to reach revision 88, rejected: "STORAGE_ERROR"' in text_of(overdue)
+    assert "broker-2 answers requests" in text_of(overdue)
 
 
 def test_states_that_a_failing_disk_rejects_follow_from_the_disk(
@@ -69,8 +69,8 @@ def test_an_overdue_command_names_the_desired_and_the_acknowledged_revisions(
         )
     )
     overdue = found(cluster.explain(), "command_overdue")
-    assert "it has acknowledged revision 70, and the newest desired is 90" in said(overdue)
-    assert "sea/0 is to reach revision 88 from 61" in said(overdue)
+    assert "it has acknowledged revision 70, and the newest desired is 90" in text_of(overdue)
+    assert "sea/0 is to reach revision 88 from 61" in text_of(overdue)
 
 
 def test_a_backlog_of_a_paused_broker_follows_from_that(cluster: DescribedCluster) -> None:
@@ -101,8 +101,8 @@ def test_a_shrinking_backlog_is_being_processed(cluster: DescribedCluster) -> No
     works = found(cluster.explain(), "command_overdue")
     assert works.severity == "info"
     assert works.summary == "broker 2 works through 3,880 state changes, 550 per second"
-    assert "within 4.0 s it has acknowledged 2,200 states, the last 700 ms ago" in said(works)
-    assert "restart" not in said(works)
+    assert "within 4.0 s it has acknowledged 2,200 states, the last 700 ms ago" in text_of(works)
+    assert "restart" not in text_of(works)
 
 
 def moving(broker_id: int, pending: int, *, overdue: bool = False) -> BrokerBacklog:
@@ -156,7 +156,7 @@ def test_an_overdue_backlog_without_progress_is_a_warning(
     overdue = found(cluster.explain(), "command_overdue")
     assert overdue.severity == "warning"
     assert "network from the controller" in overdue.next_step
-    assert "restart" not in said(overdue)
+    assert "restart" not in text_of(overdue)
 
 
 def test_a_lost_command_is_a_warning_before_it_is_overdue(
@@ -174,7 +174,7 @@ def test_a_deletion_waits_for_busy_brokers_that_must_not_be_stopped(
     cluster.backlogs.append(BrokerBacklog(3, 13, 9, 900, overdue=False))
     waits = found(cluster.explain("sea"), "deletion_waits")
     assert waits.severity == "info"
-    assert "broker 2 works through 800 state changes, 550 per second" in said(waits)
+    assert "broker 2 works through 800 state changes, 550 per second" in text_of(waits)
     assert waits.because == ("command_backlog of broker 2",)
     assert waits.next_step.startswith("Run explain again in some seconds")
 
@@ -187,7 +187,7 @@ def test_a_deletion_that_waits_for_a_live_broker_does_not_suggest_stopping_it(
     cluster.backlogs.append(BrokerBacklog(2, 12, 882, 18_600, overdue=True, problem=lost))
     waits = found(cluster.explain(), "deletion_waits")
     assert waits.severity == "warning"
-    assert f'has not carried out its last command in time: "{lost}"' in said(waits)
+    assert f'has not carried out its last command in time: "{lost}"' in text_of(waits)
     assert "stop" not in waits.next_step
 
 
@@ -211,8 +211,8 @@ def test_a_pending_deletion_names_its_brokers_and_the_reason(cluster: DescribedC
     cluster.pause(2)
     waits = found(cluster.explain("sea"), "deletion_waits")
     assert "the deletion of topic 'sea' has waited 9.0 s for brokers 2, 3" in waits.summary
-    assert "broker 2 takes connections and does not answer" in said(waits)
-    assert 'broker 3 rejected: "no disk"' in said(waits)
+    assert "broker 2 accepts connections and does not answer" in text_of(waits)
+    assert 'broker 3 rejected: "no disk"' in text_of(waits)
     assert waits.because == ("broker_paused of broker 2",)
 
 
@@ -249,8 +249,8 @@ def test_without_an_active_controller_standbys_are_quoted(
     )
     missing = found(cluster.explain(), "no_controller")
     assert missing.severity == "critical"
-    assert "controller-1 at 127.0.0.1:7401 answers and is not active" in said(missing)
-    assert "127.0.0.1:7402 refuses connections" in said(missing)
+    assert "controller-1 at 127.0.0.1:7401 answers and is not active" in text_of(missing)
+    assert "127.0.0.1:7402 refuses connections" in text_of(missing)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_an_unanswered_active_controller_is_judged_by_connect_and_health_check(
     missing = found(cluster.explain(), cause)
     assert missing.severity == severity
     assert missing.summary.startswith(summary)
-    assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
+    assert "the store names the one at 127.0.0.1:7402 as active" in text_of(missing)
 
 
 def test_a_merely_busy_controller_is_not_reported_as_missing(
@@ -306,7 +306,7 @@ def test_a_merely_busy_controller_is_not_reported_as_missing(
     assert "no_controller" not in causes_of(findings)
     missing = found(findings, "no_leader")
     assert missing.because == ("replica_dead of broker 2",)
-    assert "no other is elected" not in said(missing)
+    assert "no other is elected" not in text_of(missing)
 
 
 def test_a_deletion_waits_for_a_busy_broker_that_gives_no_reason(
@@ -336,9 +336,9 @@ def test_a_deposed_controller_without_the_store_does_not_hide_the_silent_active_
     )
     missing = found(cluster.explain(), "no_controller")
     assert missing.summary.startswith("the active controller is paused")
-    assert "the one at 127.0.0.1:7402 is active by the store" in said(missing)
-    assert "holds itself to be active in epoch 4; brokers know of another" in said(missing)
-    assert "broker_crashed" not in "".join(map(said, cluster.explain()))
+    assert "the store names the one at 127.0.0.1:7402 as active" in text_of(missing)
+    assert "claims to be active in epoch 4; brokers report another" in text_of(missing)
+    assert "broker_crashed" not in "".join(map(text_of, cluster.explain()))
 
 
 def test_a_controller_without_the_store_that_brokers_name_is_the_active_one(
@@ -358,10 +358,10 @@ def test_without_a_controller_brokers_report_when_and_how_others_left(
     cluster.kill(3)
     cluster.brokers_know_departures = True
     cluster.stop_controller()
-    waits = said(found(cluster.explain(), "no_leader"))
+    waits = text_of(found(cluster.explain(), "no_leader"))
     assert "broker 3 was in the ISR in its incarnation 13; gone since" in waits
     assert "by broker_crashed" in waits
-    dead = said(found(cluster.explain(), "replica_dead"))
+    dead = text_of(found(cluster.explain(), "replica_dead"))
     assert "broker-1 reports: its incarnation 13 ended" in dead
 
 
@@ -378,7 +378,7 @@ def test_an_unreachable_store_is_one_finding(cluster: DescribedCluster) -> None:
     cluster.controller_active = False
     findings = cluster.explain()
     assert causes_of(findings) == ["store_unreachable", "no_controller"]
-    assert "broker-2 has had no answer for 1 min 0 s" in said(findings[0])
+    assert "broker-2 has received no answer for 1 min 0 s" in text_of(findings[0])
     assert findings[1].because == ("store_unreachable",)
 
 
@@ -388,7 +388,7 @@ def test_a_store_that_one_broker_cannot_reach_is_a_finding_of_that_broker(
     cluster.lose_store("broker-2")
     lost = found(cluster.explain(), "store_unreachable")
     assert lost.broker == 2
-    assert "it answers broker-1, broker-3, controller-1" in said(lost)
+    assert "it answers broker-1, broker-3, controller-1" in text_of(lost)
     assert cluster.explain(broker=3) == []
 
 
@@ -398,7 +398,7 @@ def test_a_store_recently_lost_by_some_may_be_lost_for_all(
     cluster.lose_store("broker-2", for_ms=3_000)
     lost = found(cluster.explain(), "store_unreachable")
     assert lost.broker == -1
-    assert "broker-1, broker-3, controller-1 may not have used it since" in said(lost)
+    assert "broker-1, broker-3, controller-1 may not have used it since" in text_of(lost)
 
 
 def test_a_slow_store_has_its_latency_and_the_affected_services(cluster: DescribedCluster) -> None:
@@ -425,7 +425,7 @@ def test_a_store_slow_for_all_its_recent_callers_is_to_be_checked_itself(
     cluster.stores["broker-3"] = quick(12_000, 11_700, 10_100, 4_000)
     slow = found(cluster.explain(), "store_slow")
     assert slow.next_step.startswith("Check etcd's process and disk")
-    assert "broker-3 did not use it in that time" in said(slow)
+    assert "broker-3 did not use it in that time" in text_of(slow)
     assert slow.broker == -1
 
 
@@ -436,7 +436,7 @@ def test_a_store_quick_for_others_points_to_the_network(
     cluster.stores["broker-3"] = quick(12_000, 11_000, 4_000)
     slow = found(cluster.explain(), "store_slow")
     assert slow.next_step == "Check the network between broker-2 and etcd."
-    assert "broker-3 had quick answers in that time" in said(slow)
+    assert "broker-3 had quick answers in that time" in text_of(slow)
     assert slow.broker == 2
 
 

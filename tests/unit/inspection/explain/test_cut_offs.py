@@ -9,7 +9,7 @@ import pytest
 from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import BrokerBacklog, HeardBroker, RecentElections
-from unit.inspection.explain.described import DescribedCluster, address, causes_of, found, said
+from unit.inspection.explain.described import DescribedCluster, address, causes_of, found, text_of
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_broker_unreachable_only_for_the_controller(cluster: DescribedCluster)
     finding = findings[0]
     assert (finding.broker, finding.severity) == (2, "warning")
     assert "controller-1, the active controller, does not reach broker 2" in finding.summary
-    words = said(finding)
+    words = text_of(finding)
     assert "no connection to it for 8.0 s" in words
     assert 'ended with "no_answer"' in words
     assert "the controller reaches brokers 1, 3" in words
@@ -102,7 +102,7 @@ def test_a_controller_that_reaches_no_broker_is_isolated_itself(cluster: Describ
         disconnect(cluster, broker_id)
     finding = found(cluster.explain(), "controller_cut_off")
     assert (finding.broker, finding.severity) == (-1, "critical")
-    assert "reaches none of brokers 1, 2, 3, which live" in finding.summary
+    assert "reaches none of brokers 1, 2, 3, which are alive" in finding.summary
     assert "network of the machine of controller-1" in finding.next_step
 
 
@@ -117,7 +117,7 @@ def test_a_broker_that_exchanges_nothing_with_others_is_cut_off(
     finding = findings[0]
     assert finding.broker == 3
     assert finding.summary == "broker 3 is alive and cut off from the other brokers"
-    words = said(finding)
+    words = text_of(finding)
     assert "broker-3 reports: broker 1 has not answered it for 9.0 s" in words
     assert ("broker-1 reports: broker 3 has not answered it for 9.0 s" in words) == by_word_of_both
     assert "brokers 1, 2 and others reach each other" in words
@@ -189,7 +189,7 @@ def test_from_an_isolated_broker_explain_says_that_it_alone_answers(
     finding = found(findings, "broker_cut_off")
     assert finding.broker == 3
     assert "it alone answers here" in finding.summary
-    assert "does not react to connections" in said(finding)
+    assert "does not react to connections" in text_of(finding)
     assert found(findings, "store_unreachable").because == ("broker_cut_off of broker 3",)
 
 

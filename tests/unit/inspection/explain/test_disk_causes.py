@@ -15,7 +15,7 @@ from unit.inspection.explain.described import (
     DescribedCluster,
     causes_of,
     found,
-    said,
+    text_of,
 )
 
 
@@ -39,12 +39,12 @@ def test_a_replica_that_rejects_records_has_a_reason(
     cluster.partition("sea/0", isr=(1, 3))
     cluster.partition("bay/0")
     cluster.replica(
-        "sea/0", 2, failure=failure, failure_message="the kernel said no", failure_ms=3_000
+        "sea/0", 2, failure=failure, failure_message="the kernel rejected it", failure_ms=3_000
     )
     findings = cluster.explain()
     assert causes_of(findings) == [cause]
     assert (findings[0].broker, findings[0].partitions) == (2, ("sea/0",))
-    assert 'broker-2 reports: "the kernel said no", for 3.0 s' in said(findings[0])
+    assert 'broker-2 reports: "the kernel rejected it", for 3.0 s' in text_of(findings[0])
 
 
 def test_a_leader_that_rejects_records_is_critical(cluster: DescribedCluster) -> None:
@@ -56,7 +56,7 @@ def test_a_leader_that_rejects_records_is_critical(cluster: DescribedCluster) ->
     assert full.severity == "critical"
     assert full.summary == (
         "broker 1 has no room on its disk since 2023-11-14T22:13:08Z (12.0 s): writes fail in 1 "
-        "partition that it leads, 1 replica taking no records"
+        "partition that it leads, 1 replica accepting no records"
     )
 
 
@@ -76,7 +76,7 @@ def test_a_leadership_that_left_a_full_disk_names_both_leaders(cluster: Describe
     assert (
         "sea/0: broker 1 led it in epoch 4, its writes have failed for 5.0 s, and broker 2 leads "
         "it now, in epoch 5"
-    ) in said(full)
+    ) in text_of(full)
 
 
 def test_each_effect_of_a_failing_disk_has_its_line_of_evidence(
@@ -93,8 +93,8 @@ def test_each_effect_of_a_failing_disk_has_its_line_of_evidence(
     failing = found(cluster.explain(), "disk_error")
 
     assert "leadership of 1 partition transferred to other brokers" in failing.summary
-    assert "sea/0: broker 1 led it in epoch 4" in said(failing)
-    assert 'bay/0: broker-1 reports: "read-only", for 78 ms' in said(failing)
+    assert "sea/0: broker 1 led it in epoch 4" in text_of(failing)
+    assert 'bay/0: broker-1 reports: "read-only", for 78 ms' in text_of(failing)
 
 
 def test_a_damaged_leader_is_critical_and_waits_for_the_store_to_resign(
@@ -116,7 +116,7 @@ def test_unreadable_records_are_listed_by_their_offsets(
     damaged = found(cluster.explain(), "records_damaged")
     assert (damaged.severity, damaged.broker) == ("critical", 1)
     assert "records of sea/0 at offsets 5 to 8, 20 to 20 cannot be read" in damaged.summary
-    assert "all others from 0 to 99 can be read" in said(damaged)
+    assert "all others from 0 to 99 can be read" in text_of(damaged)
     assert "--on-damage skip" in damaged.next_step
 
 
@@ -144,7 +144,7 @@ def test_divergent_replicas_are_named_with_both_digests_and_files(
         "the replicas of sea/0 on brokers 1, 2 hold different committed records, at offsets 0 to "
         "39; the checksums of all of them hold"
     )
-    line = said(diverged)
+    line = text_of(diverged)
     assert "broker-1 has digest 00000000000000aa at offsets 0 to 39" in line
     assert "broker 2 00000000000000bb; the first batch that differs is offset 20, 5 records" in line
     assert "00000000000000000000.log on broker 1 and 00000000000000000007.log on broker 2" in line
@@ -164,7 +164,7 @@ def test_a_disk_that_returns_other_records_than_written_is_named(
         "the disk of broker 2 holds other committed records of sea/0"
     )
     assert "appended digest 00000000000000aa at offsets 0 to 39, and its disk holds" in (
-        said(diverged)
+        text_of(diverged)
     )
     # The only copy must not be moved away.
     assert "copied again" not in diverged.next_step
@@ -180,5 +180,5 @@ def test_a_disk_without_inodes_is_not_only_reported_as_short_of_bytes(
     cluster.brokers[2] = replace(broker, disk_free_bytes=1 << 30, disk_inodes=5_000)
     full = found(cluster.explain(), "disk_full")
     assert full.summary.startswith("broker 2 has no inodes left on its disk since")
-    assert "0 of 5,000 inodes left" in said(full)
+    assert "0 of 5,000 inodes left" in text_of(full)
     assert "df -i" in full.next_step

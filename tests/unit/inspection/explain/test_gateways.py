@@ -8,7 +8,7 @@ from tidelog.inspection.explain import Listening
 from tidelog.inspection.explain.observation import SilentGateway
 from tidelog.inspection.gateway_reports import AnnouncedGateway, known_gateways, state_of
 from tidelog.inspection.model import ControllerState, ServiceState, StoreHealth
-from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 ADDRESS, OTHER = "gate-1:7600", "gate-2:7600"
 
@@ -41,7 +41,7 @@ def silence(cluster: DescribedCluster, listening: Listening | None, ago_ms: int 
         (Listening.ACCEPTS, "is paused", "`kill -CONT 4711` lets it continue"),
         (
             Listening.REFUSES,
-            "has ended without being stopped in order",
+            "has ended without a clean stop",
             "make start PART=admin-api",
         ),
         (Listening.SILENT, "is dead or cut off", "Check the machine gate-1 and the network to it"),
@@ -59,8 +59,8 @@ def test_a_silent_gateway_is_judged_by_probing_its_address(
     assert state in finding.summary
     assert "silent since 2023-11-14T22:13:06Z (14.0 s)" in finding.summary
     assert "gRPC clients and `tidelog` commands do not need it" in finding.summary
-    assert "controller-1: the last announcement" in said(finding)
-    assert "process 4711, release 0.1.0" in said(finding)
+    assert "controller-1: the last announcement" in text_of(finding)
+    assert "process 4711, release 0.1.0" in text_of(finding)
     assert step in finding.next_step
 
 
@@ -82,7 +82,7 @@ def test_other_gateways_are_listed_and_not_blamed(cluster: DescribedCluster) -> 
     silence(cluster, Listening.ACCEPTS)
     finding = found(cluster.explain(), "gateway_silent")
     assert OTHER not in finding.summary
-    assert f"announced lately: {OTHER} on gate-2" in said(finding)
+    assert f"alive gateways: {OTHER} on gate-2" in text_of(finding)
 
 
 def test_a_silent_gateway_concerns_the_whole_cluster(cluster: DescribedCluster) -> None:

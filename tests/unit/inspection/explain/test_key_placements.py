@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.inspection.explain.key_placements import MANY_KEYS, OVER_AFTER_MS
 from tidelog.inspection.model import KeyPlacement, SampledKeys
-from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 # For each partition, keys with whether they belong there.
 Placed = Mapping[int, Mapping[int, bool]]
@@ -44,7 +44,7 @@ def test_keys_in_two_partitions_are_reported_with_their_expected_partition() -> 
     differ = found(findings, "partitioners_differ")
     assert (differ.severity, differ.topic, differ.partitions) == ("warning", "sea", ("sea/4",))
     assert "6 of 6 sampled keys" in differ.summary
-    assert "keys that belong in sea/1 are also in sea/4" in said(differ)
+    assert "keys that belong in sea/1 are also in sea/4" in text_of(differ)
     assert "modulo 6 partitions" in differ.next_step
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.model import Departure, RejectedStart
-from unit.inspection.explain.described import NOW_MS, DescribedCluster, address, causes_of, said
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, address, causes_of, text_of
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def cluster() -> DescribedCluster:
 
 
 def left_behind(cluster: DescribedCluster, cause: str, reason: str) -> None:
-    """Broker 2 ended in order, according to its registration, and left this."""
+    """Broker 2 was stopped cleanly, according to its registration, and left this."""
     cluster.partition("sea/0", isr=(1, 3))
     cluster.partition("bay/0", (1,))
     cluster.kill(2, cause="broker_stopped")
@@ -36,7 +36,7 @@ def test_an_orderly_end_after_an_internal_error_is_a_crash_with_its_reason(
     assert findings[0].summary.startswith(
         "broker 2 is gone: it has crashed (task log-syncer failed: MemoryError: raise its limit): "
     )
-    assert "its process ended with a fault on north at 2023-11-14T22:13:16Z" in said(findings[0])
+    assert "its process ended with a fault on north at 2023-11-14T22:13:16Z" in text_of(findings[0])
 
 
 def test_a_failed_start_is_reported_with_the_reason_of_the_broker(

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import HeardBroker
-from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_a_leader_that_answers_its_followers_is_neither_paused_nor_departed(
     cluster.silence(2, Listening.ACCEPTS)
     findings = cluster.explain()
     assert causes_of(findings) == ["broker_unreachable"]
-    assert "it answered a follower 10 ms ago" in said(findings[0])
+    assert "it answered a follower 10 ms ago" in text_of(findings[0])
     assert "broker 2 cannot be reached from here, and is alive" in findings[0].summary
 
 
@@ -32,20 +32,20 @@ def test_a_follower_whose_fetches_arrive_is_not_paused(cluster: DescribedCluster
 
 
 @pytest.mark.parametrize(
-    ("heard", "told"),
+    ("heard", "evidence"),
     [
-        (HeardBroker(2, last_fetch_ms=400), "a leader had a fetch of it 400 ms ago"),
+        (HeardBroker(2, last_fetch_ms=400), "a leader received a fetch from it 400 ms ago"),
         (HeardBroker(2, last_answer_ms=500), "it answered a follower 500 ms ago"),
     ],
 )
 def test_a_broker_heard_over_healthy_partitions_is_not_paused(
-    cluster: DescribedCluster, heard: HeardBroker, told: str
+    cluster: DescribedCluster, heard: HeardBroker, evidence: str
 ) -> None:
     cluster.hears(1, heard)
     cluster.silence(2, Listening.ACCEPTS)
     findings = cluster.explain()
     assert causes_of(findings) == ["broker_unreachable"]
-    assert told in said(findings[0])
+    assert evidence in text_of(findings[0])
 
 
 def test_messages_of_another_broker_are_no_sign_of_life(cluster: DescribedCluster) -> None:
@@ -85,7 +85,7 @@ def test_a_busy_broker_is_the_reason_only_where_its_leader_gives_none(
     cluster.silence(2, Listening.BUSY)
     [busy] = cluster.explain("sea", 0)
     assert (busy.cause, busy.severity) == ("broker_busy", "warning")
-    assert "127.0.0.1:7502 answers health checks" in said(busy)
+    assert "127.0.0.1:7502 answers health checks" in text_of(busy)
     cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
     assert causes_of(cluster.explain("sea", 0)) == ["replica_slow"]
 

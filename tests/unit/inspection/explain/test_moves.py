@@ -14,7 +14,14 @@ from tidelog.inspection.model import (
     PartitionMoveState,
     RegisteredBroker,
 )
-from unit.inspection.explain.described import DescribedCluster, address, at, causes_of, found, said
+from unit.inspection.explain.described import (
+    DescribedCluster,
+    address,
+    at,
+    causes_of,
+    found,
+    text_of,
+)
 
 
 @pytest.fixture
@@ -43,7 +50,7 @@ def test_a_progressing_move_is_informational(cluster: DescribedCluster) -> None:
     moved(cluster, 4)
     finding = found(cluster.explain(), "move_waits")
     assert finding.severity == "info"
-    text = said(finding)
+    text = text_of(finding)
     assert "sea/0 is moved from 1, 2, 3 to 1, 2, 4" in text
     assert "broker 4 has every record and is about to be admitted" in text
     assert "operation grow-1" in text
@@ -64,7 +71,7 @@ def test_a_removed_replica_out_of_sync_is_missing_until_the_switch(
     findings = cluster.explain()
     dead = found(findings, "replica_dead")
     assert dead.broker == 3
-    assert "out of the ISR of 1 partition" in said(dead)
+    assert "out of the ISR of 1 partition" in text_of(dead)
 
 
 def test_a_move_that_waits_for_a_dead_broker_says_so(cluster: DescribedCluster) -> None:
@@ -73,18 +80,18 @@ def test_a_move_that_waits_for_a_dead_broker_says_so(cluster: DescribedCluster) 
     findings = cluster.explain()
     waits = found(findings, "move_waits")
     assert (waits.severity, waits.broker) == ("warning", 4)
-    assert "broker 4 is gone" in said(waits)
+    assert "broker 4 is gone" in text_of(waits)
     assert "tidelog operations cancel grow-1" in waits.next_step
     assert waits.because == ("replica_dead of broker 4",)
-    assert "1 move of partitions waiting for it" in said(found(findings, "replica_dead"))
+    assert "1 move of partitions waiting for it" in text_of(found(findings, "replica_dead"))
 
 
 def test_a_move_that_waits_for_a_slow_broker_has_its_lag(cluster: DescribedCluster) -> None:
     moved(cluster, 4)
     lacks(cluster, 60)
     findings = cluster.explain()
-    assert "broker 4 fetches and does not catch up" in said(found(findings, "move_waits"))
-    assert "lacks 60 records" in said(found(findings, "replica_slow"))
+    assert "broker 4 fetches and does not catch up" in text_of(found(findings, "move_waits"))
+    assert "lacks 60 records" in text_of(found(findings, "replica_slow"))
 
 
 def test_a_throttled_move_names_the_throttle_and_blames_no_broker(
@@ -100,7 +107,7 @@ def test_a_throttled_move_names_the_throttle_and_blames_no_broker(
     waits = found(findings, "move_waits")
     assert waits.severity == "info"
     assert "copies what it lacks, at no more than 4,096 bytes per second" in waits.summary
-    assert "lacks 60 records" in said(waits)
+    assert "lacks 60 records" in text_of(waits)
     assert "tidelog throttle set RATE" in waits.next_step
 
 
@@ -110,7 +117,7 @@ def test_the_throttle_does_not_explain_a_lagging_permanent_replica(
     moved(cluster, 2, 3, isr=(1, 4), cancelled=True)
     cluster.brokers[1] = replace(cluster.brokers[1], move_bytes_per_second=4_096)
     cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60)
-    assert "broker 2 fetches and does not catch up" in said(
+    assert "broker 2 fetches and does not catch up" in text_of(
         found(cluster.explain(), "cancellation_waits")
     )
 
@@ -119,7 +126,7 @@ def test_a_move_that_waits_for_a_broker_that_is_cut_off_says_so(cluster: Describ
     moved(cluster, 4)
     lacks(cluster, 60)
     cluster.seen("sea/0", 4, last_fetch_ms=9_000)
-    assert "cannot fetch from its leader" in said(found(cluster.explain(), "move_waits"))
+    assert "cannot fetch from its leader" in text_of(found(cluster.explain(), "move_waits"))
 
 
 def test_a_move_unknown_to_its_broker_is_reported(cluster: DescribedCluster) -> None:
@@ -127,7 +134,7 @@ def test_a_move_unknown_to_its_broker_is_reported(cluster: DescribedCluster) -> 
     cluster.seen("sea/0", 4, last_fetch_ms=-1)
     cluster.replicas = {key: r for key, r in cluster.replicas.items() if key[1] != 4}
     cluster.backlogs.append(BrokerBacklog(4, 14, 1, 9_000, overdue=True))
-    assert "has not taken its newest state" in said(found(cluster.explain(), "move_waits"))
+    assert "has not received its newest state" in text_of(found(cluster.explain(), "move_waits"))
 
 
 def test_a_replica_rejected_by_its_leader_is_not_about_to_join(
@@ -135,7 +142,7 @@ def test_a_replica_rejected_by_its_leader_is_not_about_to_join(
 ) -> None:
     moved(cluster, 4)
     cluster.replica("sea/0", 4, follower=FollowerState(1, 10, "who are you", 9_000, answered=True))
-    text = said(found(cluster.explain(), "move_waits"))
+    text = text_of(found(cluster.explain(), "move_waits"))
     assert "broker 1, its leader, rejects the fetches of broker 4" in text
     assert "about to be admitted" not in text
 
@@ -145,7 +152,7 @@ def test_a_replica_that_lacks_only_records_in_flight_is_about_to_join(
 ) -> None:
     moved(cluster, 4)
     cluster.seen("sea/0", 4, log_end_offset=98, lag_records=2, last_caught_up_ms=100)
-    text = said(found(cluster.explain(), "move_waits"))
+    text = text_of(found(cluster.explain(), "move_waits"))
     assert "broker 4 had every record a moment ago and is about to be admitted" in text
 
 
@@ -154,11 +161,11 @@ def test_a_pending_cancellation_names_its_broker_and_the_reason(cluster: Describ
     cluster.kill(2)
     cluster.kill(3)
     waits = found(cluster.explain(), "cancellation_waits")
-    text = said(waits)
+    text = text_of(waits)
     assert waits.severity == "warning"
-    assert "is cancelled, and it cannot go back yet" in text
+    assert "is cancelled, and it cannot be rolled back yet" in text
     assert "broker 2 is gone; broker 3 is gone" in text
-    assert "Help brokers 2, 3" in text
+    assert "Repair brokers 2, 3" in text
 
 
 def test_a_move_without_obstacles_needs_no_explanation(cluster: DescribedCluster) -> None:
@@ -187,7 +194,7 @@ def test_without_a_controller_brokers_report_moves(cluster: DescribedCluster) ->
 def bounded(
     cluster: DescribedCluster, rate: int, written: int | None, most: int | None = None
 ) -> None:
-    """The leader reports `written` bytes per second; None stands for an older leader."""
+    """The leader reports `written` bytes per second; None: an older leader."""
     moved(cluster, 4)
     lacks(cluster, 60)
     for broker_id in (1, 4):
@@ -213,8 +220,8 @@ def test_a_throttle_below_the_write_rate_never_ends_and_a_sufficient_rate_is_giv
     assert waits.severity == "warning"
     assert "never ends: 8,000 bytes per second are written meanwhile" in waits.summary
     assert "tidelog throttle set 12kB" in waits.next_step
-    assert "by itself" not in said(waits)
-    assert "at this pace" not in said(waits)
+    assert "by itself" not in text_of(waits)
+    assert "at this pace" not in text_of(waits)
 
 
 def test_a_sufficient_rate_covers_the_peak_write_rate(
@@ -223,7 +230,7 @@ def test_a_sufficient_rate_covers_the_peak_write_rate(
     bounded(cluster, rate=4_096, written=8_000, most=20_000)
     waits = found(cluster.explain(), "move_waits")
     assert "tidelog throttle set 30kB" in waits.next_step
-    assert "about 8,000 bytes per second together, and 20,000 at the most" in said(waits)
+    assert "about 8,000 bytes per second together, and 20,000 at the most" in text_of(waits)
 
 
 def test_a_throttle_above_the_write_rate_has_an_end_time(cluster: DescribedCluster) -> None:
@@ -231,7 +238,7 @@ def test_a_throttle_above_the_write_rate_has_an_end_time(cluster: DescribedClust
     cluster.seen("sea/0", 4, lag_bytes=6_000)
     waits = found(cluster.explain(), "move_waits")
     assert waits.severity == "info"
-    assert "at this rate the copy ends in about 6.0 s" in said(waits)
+    assert "at this rate the copy ends in about 6.0 s" in text_of(waits)
 
 
 def test_a_throttled_move_without_present_writes_has_an_end(
@@ -239,13 +246,13 @@ def test_a_throttled_move_without_present_writes_has_an_end(
 ) -> None:
     bounded(cluster, rate=1_024, written=0)
     cluster.seen("sea/0", 4, lag_bytes=800_000, lag_ms=8_000)
-    assert "never ends" not in said(found(cluster.explain(), "move_waits"))
+    assert "never ends" not in text_of(found(cluster.explain(), "move_waits"))
 
 
 def test_without_a_write_rate_no_end_time_is_given(cluster: DescribedCluster) -> None:
     bounded(cluster, rate=4_096, written=None)
     cluster.seen("sea/0", 4, lag_bytes=50_000, lag_ms=10_000)
-    text = said(found(cluster.explain(), "move_waits"))
+    text = text_of(found(cluster.explain(), "move_waits"))
     assert "never ends" not in text
     assert "the copy ends" not in text
 

@@ -100,13 +100,13 @@ def paused(cluster: DescribedCluster) -> None:
 def test_a_dead_process_is_not_to_be_stopped(cluster: DescribedCluster) -> None:
     dead(cluster)
     assert of_leader_gone(cluster) == (
-        "Run explain again in some seconds; if it stays so, check the controller's log."
+        "Run explain again in some seconds; if this remains, check the controller's log."
     )
 
 
 def test_a_long_paused_leader_is_to_be_stopped(cluster: DescribedCluster) -> None:
     paused(cluster)
-    assert of_leader_gone(cluster).endswith("if it stays so, stop broker 2's process.")
+    assert of_leader_gone(cluster).endswith("if this remains, stop broker 2's process.")
 
 
 def test_a_paused_leader_without_a_successor_is_to_be_resumed_before_restarted(

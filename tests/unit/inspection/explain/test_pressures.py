@@ -7,7 +7,7 @@ import pytest
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import RejectedStart
 from tidelog.inspection.resource_pressures import BrokerPressure
-from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_high_file_use_is_a_warning_with_the_limit_and_how_to_raise_it(
         "connections)"
     )
     assert "LimitNOFILE=" in near.next_step
-    assert "since 2023-11-14T22:13:12Z (8.0 s)" in said(near)
+    assert "since 2023-11-14T22:13:12Z (8.0 s)" in text_of(near)
 
 
 @pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.SILENT])
@@ -50,9 +50,9 @@ def test_a_broker_without_files_is_named_instead_of_the_network_or_a_pause(
     cluster.unheard(2)
     findings = cluster.explain()
     assert causes_of(findings) == ["open_files"]
-    assert "broker 2 is at its limit of open files" in findings[0].summary
+    assert "broker 2 has reached its limit of open files" in findings[0].summary
     assert "out of the ISR of 1 partition" in findings[0].summary
-    assert "network" not in said(findings[0])
+    assert "network" not in text_of(findings[0])
 
 
 def test_a_follower_that_cannot_connect_to_a_leader_without_files_is_no_network_fault(
@@ -78,7 +78,7 @@ def test_a_busy_broker_without_cpu_is_starved(cluster: DescribedCluster) -> None
     findings = cluster.explain()
     assert causes_of(findings) == ["cpu_starved"]
     assert "within 10.0 s it waited 9.0 s for it" in findings[0].summary
-    assert "cpu.max" in said(findings[0])
+    assert "cpu.max" in text_of(findings[0])
 
 
 def test_a_dead_process_has_no_shortage(cluster: DescribedCluster) -> None:
@@ -135,7 +135,7 @@ def test_many_connections_of_one_client_are_named_and_not_the_network(
         "max_connections_per_client is 1,024)"
     ) in findings[0].summary
     assert "max_connections_per_client of broker 2" in findings[0].next_step
-    assert "network" not in said(findings[0])
+    assert "network" not in text_of(findings[0])
 
 
 def test_a_slow_disk_is_a_warning_before_it_affects_anything(
@@ -145,7 +145,9 @@ def test_a_slow_disk_is_a_warning_before_it_affects_anything(
     [slow] = cluster.explain()
     assert (slow.cause, slow.severity, slow.broker) == ("disk_slow", "warning", 2)
     assert slow.summary == "the disk of broker 2 is slow: a sync takes 1.5 s"
-    assert "1.0 s or longer since 2023-11-14T22:13:12Z (8.0 s), of late a sync 1.5 s" in said(slow)
+    assert "1.0 s or longer since 2023-11-14T22:13:12Z (8.0 s), of late a sync 1.5 s" in text_of(
+        slow
+    )
     assert "iostat" in slow.next_step
 
 
@@ -160,7 +162,7 @@ def test_an_overdue_scrub_is_a_warning_that_names_what_bounds_it(
         "the scrub of broker 2 is overdue: its pass takes 720 h 0 min, and scrub_period_ms is "
         "336 h 0 min; scrub_cpu_percent bounds its CPU time"
     )
-    assert "the pass of its scrub has run since 2023-" in said(late)
+    assert "the pass of its scrub has run since 2023-" in text_of(late)
     assert "Raise the setting of broker 2 that is named" in late.next_step
 
 
@@ -207,7 +209,7 @@ def test_a_broker_that_waits_for_its_disk_answers_late_for_that_reason(
     assert slow.cause == "disk_slow"
     assert slow.summary.startswith("the disk of broker 2 is slow: a write takes 1.5 s")
     assert "out of the ISR of 1 partition" in slow.summary
-    assert "network" not in said(slow)
+    assert "network" not in text_of(slow)
 
 
 def test_syncs_alone_delay_no_answer(cluster: DescribedCluster) -> None:
@@ -236,4 +238,4 @@ def test_retransmitted_segments_are_evidence_and_no_finding(
     cluster.silence(2, listening)
     cluster.unheard(2)
     [silent] = cluster.explain()
-    assert "its kernel sent 310 TCP segments again beside 1,200" in said(silent)
+    assert "its kernel sent 310 TCP segments again beside 1,200" in text_of(silent)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.model import DamagedOffsets, RepairedDamage
-from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, said
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, text_of
 
 SEA_0 = RepairedDamage("sea", 0, NOW_MS - 60_000, NOW_MS - 59_000, "CRC32C of the batch is 0x1")
 SEA_1 = replace(SEA_0, partition=1, repaired_at_ms=NOW_MS - 10_000)
@@ -33,8 +33,8 @@ def test_repaired_damage_names_the_broker_the_replicas_and_the_damage(
 
     assert (finding.cause, finding.severity, finding.broker) == ("damage_repaired", "info", 2)
     assert finding.partitions == ("sea/1", "sea/0")
-    assert "CRC32C of the batch is 0x1" in said(finding)
-    assert "1 min 0 s ago" in said(finding)
+    assert "CRC32C of the batch is 0x1" in text_of(finding)
+    assert "1 min 0 s ago" in text_of(finding)
     assert "tidelog brokers scrub 2" in finding.next_step
 
 

@@ -12,7 +12,7 @@ from tidelog.inspection.explain.observation import SilentGateway
 from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.model import TAKES_STATES, MissingController
 from tidelog.inspection.resource_pressures import ControllerPressure, ResourcePressure
-from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 ONE, TWO = "127.0.0.1:7401", "127.0.0.1:7402"
 GATE = AnnouncedGateway("gate-1:7600", "gate-1", 4711, "0.1.0", NOW_MS - 60_000, 500)
@@ -55,7 +55,7 @@ def test_a_controller_near_its_limit_is_a_warning_with_the_limit_and_how_to_rais
     assert (near.cause, near.severity, near.broker) == ("open_files", "warning", -1)
     assert near.summary == "controller 1 is near its limit of open files: 850 of 1,024 are open"
     assert "limit of open files of controller 1" in near.next_step
-    assert "controller-1 reports: open_files 850 of 1,024 since" in said(near)
+    assert "controller-1 reports: open_files 850 of 1,024 since" in text_of(near)
 
 
 @pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.SILENT, Listening.BUSY])
@@ -66,7 +66,7 @@ def test_an_active_controller_without_files_works_and_is_not_paused(
     active_is_silent(cluster, listening)
     [finding] = cluster.explain()
     assert (finding.cause, finding.severity) == ("open_files", "critical")
-    assert "controller 1 is at its limit of open files" in finding.summary
+    assert "controller 1 has reached its limit of open files" in finding.summary
     assert "it keeps its lease" in finding.summary
     assert finding.summary.endswith("no other controller can take over")
     assert "prlimit --pid PID" in finding.next_step
@@ -170,8 +170,8 @@ def test_a_controller_that_ended_for_lack_of_memory_is_reported_so(
         active_is_silent(cluster, Listening.REFUSES)
     findings = cluster.explain()
     missing = found(findings, "no_standby" if answers else "no_controller")
-    assert f"according to itself, at 2023-11-14T22:13:11Z (9.0 s ago), {fault}" in said(missing)
-    assert "it used 97 % of its memory limit when it ended" in said(missing)
+    assert f"as it reported at 2023-11-14T22:13:11Z (9.0 s ago), {fault}" in text_of(missing)
+    assert "it used 97 % of its memory limit when it ended" in text_of(missing)
     assert "memory_short" not in causes_of(findings)
     if answers:
         assert missing.next_step.startswith("Raise the memory limit of controller 2")
@@ -184,7 +184,7 @@ def test_a_standby_killed_at_its_memory_limit_is_known_before_its_lease_expires(
     short(cluster, 2, "memory", 97, 100)
     silence(cluster, 2, Listening.REFUSES)
     missing = found(cluster.explain(), "no_standby")
-    assert "it used 97 % of its memory limit when it ended" in said(missing)
+    assert "it used 97 % of its memory limit when it ended" in text_of(missing)
     assert missing.next_step.startswith("Raise the memory limit of controller 2")
 
 
@@ -197,7 +197,9 @@ def test_an_announced_gateway_reports_its_shortages(
     cluster.gateways.append(replace(GATE, pressures=(files, later, memory)))
     findings = cluster.explain()
     assert causes_of(findings) == ["open_files", "memory_short"]
-    assert "the gateway at gate-1:7600 on gate-1 is at its limit of open files" in said(findings[0])
+    assert "the gateway at gate-1:7600 on gate-1 has reached its limit of open files" in text_of(
+        findings[0]
+    )
     assert "new connections to its REST API and console get no answer" in findings[0].summary
     assert "memory limit of the gateway at gate-1:7600 on gate-1" in findings[1].next_step
 

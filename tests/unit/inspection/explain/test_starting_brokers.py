@@ -21,7 +21,7 @@ from unit.inspection.explain.described import (
     address,
     causes_of,
     found,
-    said,
+    text_of,
 )
 
 
@@ -118,7 +118,7 @@ def test_a_service_without_an_answer_yet_does_not_claim_that_the_store_answers(
     cluster.stores["broker-3"] = StoreHealth()
     lost = found(cluster.explain(), "store_unreachable")
     assert lost.broker == -1
-    assert "which others reach" not in said(lost)
+    assert "which others reach" not in text_of(lost)
     assert found(cluster.explain(), "broker_starting").because == ("store_unreachable",)
 
 
@@ -126,10 +126,10 @@ def test_waiting_for_a_starting_broker_is_reported_as_such(cluster: DescribedClu
     cluster.partition("sea/0", (1, 2, 3))
     start(cluster, 2, phase=TAKES_STATES)
     starting = found(cluster.explain(), "broker_starting")
-    assert "in the ISR of 1 partition all the same: sea/0" not in said(starting)
+    assert "still in the ISR of 1 partition: sea/0" not in text_of(starting)
     cluster.unheard(2)
     starting = found(cluster.explain(), "broker_starting")
-    assert "in the ISR of 1 partition all the same: sea/0" in said(starting)
+    assert "still in the ISR of 1 partition: sea/0" in text_of(starting)
 
 
 def add_backlog(
@@ -158,7 +158,7 @@ def test_a_broker_silent_during_a_large_full_state_is_busy_and_not_paused(
     assert set(causes_of(findings)) == {"broker_busy", "command_backlog"}
     busy = found(findings, "broker_busy")
     assert "busy with its full state of 5,003 replicas" in busy.summary
-    assert "kill -CONT" not in said(busy)
+    assert "kill -CONT" not in text_of(busy)
 
 
 @pytest.mark.parametrize(("known_for_ms", "replicas"), [(40_000, 5_003), (4_000, 12), (-1, 0)])

@@ -14,7 +14,7 @@ from tidelog.inspection.model import (
     StoreHealth,
     StoreMember,
 )
-from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 HERE, AWAY = "10.0.0.1:2379", "10.0.0.2:2379"
 ALL = ("broker-1", "broker-2", "broker-3", "controller-1")
@@ -51,8 +51,8 @@ def test_an_unreachable_member_is_named_instead_of_the_network(
     assert causes_of(findings) == ["store_member_unreachable"]
     assert findings[0].severity == "warning"
     assert f"member {AWAY} of the metadata store is down or cut off" in findings[0].summary
-    assert "broker-2 has had no answer of it for 8.0 s" in said(findings[0])
-    assert HERE not in said(findings[0])
+    assert "broker-2 has received no answer from it for 8.0 s" in text_of(findings[0])
+    assert HERE not in text_of(findings[0])
 
 
 def test_slow_answers_after_one_failure_of_a_lost_member_follow_from_it(
@@ -74,7 +74,7 @@ def test_slow_answers_of_services_that_lost_a_member_follow_from_it(
     misses(cluster, *ALL, waited_ms=3_000)
     findings = cluster.explain()
     assert causes_of(findings) == ["store_member_unreachable"]
-    assert "broker-1 waited up to 3.0 s" in said(findings[0])
+    assert "broker-1 waited up to 3.0 s" in text_of(findings[0])
 
 
 def test_a_member_unreachable_for_one_service_is_a_fault_of_its_network(
@@ -134,7 +134,7 @@ def test_services_that_may_not_have_called_a_member_since_do_not_prove_that_it_a
     misses(cluster, "broker-2", for_ms=5_000)
     missed = found(cluster.explain(), "store_member_unreachable")
     assert "is down or cut off" in missed.summary
-    assert "broker-1, broker-3, controller-1 may not have used it since" in said(missed)
+    assert "broker-1, broker-3, controller-1 may not have used it since" in text_of(missed)
 
 
 def test_an_unreachable_store_is_one_finding(cluster: DescribedCluster) -> None:
@@ -143,8 +143,8 @@ def test_an_unreachable_store_is_one_finding(cluster: DescribedCluster) -> None:
         cluster.stores[service] = replace(cluster.stores[service], unreachable_ms=20_000)
     findings = cluster.explain()
     assert causes_of(findings) == ["store_unreachable"]
-    assert f'broker-1 reports about member {AWAY}: "no connection"' in said(findings[0])
-    assert f'broker-1 reports about member {HERE}: "no answer"' in said(findings[0])
+    assert f'broker-1 reports about member {AWAY}: "no connection"' in text_of(findings[0])
+    assert f'broker-1 reports about member {HERE}: "no answer"' in text_of(findings[0])
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_broker_that_repeatedly_loses_its_registration_is_named(
 ) -> None:
     elects(cluster, registrations_lost=3)
     repeated = found(cluster.explain(), "repeated_elections")
-    assert "broker-1, broker-2, broker-3 lost the registration again and again" in repeated.summary
+    assert "broker-1, broker-2, broker-3 lost the registration repeatedly" in repeated.summary
     assert "lease_ttl_seconds" in repeated.next_step
 
 

@@ -25,10 +25,10 @@ UNREACHABLE = "UNREACHABLE"
 OS_ERROR = "OS_ERROR"
 
 
-def refusal_document(error: BaseException, message: str = "") -> dict[str, dict[str, Any]]:
+def json_error(error: BaseException, message: str = "") -> dict[str, dict[str, Any]]:
     """Returns the JSON document of an error. `message` replaces the error's own message.
 
-    >>> refusal_document(UsageError("no moves are named"))["error"]["code"]
+    >>> json_error(UsageError("no moves are named"))["error"]["code"]
     'INVALID_REQUEST'
     """
     status = ExitStatus.USAGE if isinstance(error, ParserError) else status_of(error)
@@ -37,13 +37,14 @@ def refusal_document(error: BaseException, message: str = "") -> dict[str, dict[
     if isinstance(error, TidelogError):
         retriable = error.retriable and error.code not in FINAL_ANSWERS
         outcome_unknown = error.outcome_unknown
-    told = {
-        "code": code_of(error),
-        "message": message or str(error),
-        "retriable": retriable,
-        "outcome_unknown": outcome_unknown,
+    return {
+        "error": {
+            "code": code_of(error),
+            "message": message or str(error),
+            "retriable": retriable,
+            "outcome_unknown": outcome_unknown,
+        }
     }
-    return {"error": told}
 
 
 def code_of(error: BaseException) -> str:
@@ -70,5 +71,5 @@ class CommandLine(TyperGroup):
             return super().invoke(ctx)
         except ParserError as error:
             if ctx.params.get("as_json") or "--json" in words:
-                write_json(refusal_document(error, error.format_message()))
+                write_json(json_error(error, error.format_message()))
             raise

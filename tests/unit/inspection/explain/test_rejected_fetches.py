@@ -12,15 +12,15 @@ from unit.inspection.explain.described import (
     DescribedCluster,
     causes_of,
     found,
-    said,
+    text_of,
 )
 
-FORMER_LIFE = "broker 1 lives in broker epoch 952; the fetch is for its former life 750"
+PREVIOUS_INCARNATION = "broker 1 lives in broker epoch 952; the fetch is for its former life 750"
 REFUSALS = (
     "broker 1 does not lead sea/0; broker 3 does in epoch 1",
     "sea/0 is in leader epoch 5 on broker 1, the request knows 4",
     "sea/0 has no leader now; try again with fresh metadata",
-    FORMER_LIFE,
+    PREVIOUS_INCARNATION,
 )
 ALL = ("broker-1", "broker-2", "broker-3", "controller-1")
 
@@ -48,9 +48,9 @@ def test_a_rejection_follows_from_the_backlog_of_the_leader(
     assert causes_of(findings) == ["command_overdue"]
     assert findings[0].broker == 1
     assert f'broker-1 has rejected the fetches of broker 2 for 13.0 s: "{problem}"' in (
-        said(findings[0])
+        text_of(findings[0])
     )
-    assert "1 partition with replicas out of the ISR: sea/0" in said(findings[0])
+    assert "1 partition with replicas out of the ISR: sea/0" in text_of(findings[0])
 
 
 def test_a_rejection_follows_from_the_backlog_of_the_follower_where_the_leader_has_none(
@@ -60,24 +60,24 @@ def test_a_rejection_follows_from_the_backlog_of_the_follower_where_the_leader_h
     cluster.backlogs.append(behind(2))
     findings = cluster.explain()
     assert [(f.cause, f.broker) for f in findings] == [("command_overdue", 2)]
-    assert "out of the ISR of 1 partition: sea/0" in said(findings[0])
+    assert "out of the ISR of 1 partition: sea/0" in text_of(findings[0])
 
 
 def test_a_rejection_names_the_store_that_both_lack(cluster: DescribedCluster) -> None:
-    cluster.refuses("sea/0", 2, FORMER_LIFE)
+    cluster.refuses("sea/0", 2, PREVIOUS_INCARNATION)
     cluster.lose_store(*ALL)
     findings = cluster.explain()
     assert causes_of(findings) == ["store_unreachable"]
-    assert FORMER_LIFE in said(findings[0])
+    assert PREVIOUS_INCARNATION in text_of(findings[0])
 
 
 def test_a_rejection_names_the_store_that_only_the_follower_lacks(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.refuses("sea/0", 2, FORMER_LIFE)
+    cluster.refuses("sea/0", 2, PREVIOUS_INCARNATION)
     cluster.lose_store("broker-2")
     lost = found(cluster.explain(broker=2), "store_unreachable")
-    assert (lost.broker, FORMER_LIFE in said(lost)) == (2, True)
+    assert (lost.broker, PREVIOUS_INCARNATION in text_of(lost)) == (2, True)
 
 
 def test_a_rejection_by_a_starting_leader_follows_from_the_start(
@@ -106,8 +106,8 @@ def test_an_unexplained_rejection_is_reported_as_it_is(
     out = found(cluster.explain(), "replica_out_of_isr")
     assert (out.severity, out.because) == (severity, ())
     assert "its leader, broker 1, rejects its fetches" in out.summary
-    assert REFUSALS[0] in said(out)
-    assert "network" not in said(out)
+    assert REFUSALS[0] in text_of(out)
+    assert "network" not in text_of(out)
 
 
 def test_a_symptom_of_a_recent_command_is_reported_with_it(
@@ -127,7 +127,7 @@ def test_a_leader_that_has_not_learned_of_its_election_is_reported(
     findings = cluster.explain()
     assert [(f.cause, f.broker) for f in findings] == [("command_overdue", 1)]
     assert "has the role 'none' in leader epoch 4; the newest leader epoch is 5" in (
-        said(findings[0])
+        text_of(findings[0])
     )
 
 
@@ -142,7 +142,7 @@ def test_a_broker_late_with_its_commands_is_busy_and_not_cut_off(
     cluster.backlogs.append(behind(broker_id))
     findings = cluster.explain()
     assert [(f.cause, f.broker) for f in findings] == [("command_overdue", broker_id)]
-    assert "has seen its last fetch 20.7 s ago" in said(findings[0])
+    assert "has received its last fetch 20.7 s ago" in text_of(findings[0])
 
 
 @pytest.mark.parametrize("broker_id", [1, 2])
@@ -154,7 +154,7 @@ def test_a_first_fetch_in_a_young_epoch_waits_for_late_commands(
     cluster.backlogs.append(behind(broker_id, oldest_ms=2_000, overdue=False))
     findings = cluster.explain()
     assert [(f.cause, f.broker) for f in findings] == [("command_backlog", broker_id)]
-    assert "has seen no fetch of it in this epoch" in said(findings[0])
+    assert "has received no fetch from it in this epoch" in text_of(findings[0])
 
 
 def test_a_backlog_of_another_broker_excuses_no_silence(cluster: DescribedCluster) -> None:

@@ -1,10 +1,11 @@
-"""Broker ids that two data directories claim, and directories that are intact only since their
-last registration."""
+"""Ids that two processes claim, and data directories that are intact only since their last
+registration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidelog.inspection.controller_reports import WaitingController
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import (
     BROKER_ID_IN_USE,
@@ -20,7 +21,7 @@ from tidelog.inspection.model import Finding, RegisteredBroker, RejectedStart
 CONTESTED_MS = 6 * 60_000
 
 
-def contested(view: ClusterView) -> Iterator[Finding]:
+def contested_brokers(view: ClusterView) -> Iterator[Finding]:
     """Yields one finding for each id; it names both processes and both directories."""
     for broker_id, rejected in sorted(view.rejected_starts.items()):
         owner = view.registry.brokers.get(broker_id)
@@ -50,7 +51,7 @@ def _is_reported(view: ClusterView, broker_id: int) -> bool:
     """Whether a broker that is gone is explained already.
 
     The rejected start may be why it cannot come back, which is a finding of its own. Or the broker
-    was stopped in order, as the next step after a rejection says.
+    was stopped cleanly, as the next step after a rejection advises.
     """
     return view.failed_start(broker_id) is not None or view.was_stopped(broker_id)
 
@@ -58,8 +59,8 @@ def _is_reported(view: ClusterView, broker_id: int) -> bool:
 def _first_process(broker_id: int, owner: RegisteredBroker | None, *, is_gone: bool) -> str:
     if owner is not None:
         return f"the registered process{' is gone' if is_gone else ''}: {_registered(owner)}"
-    there = "the last one is gone" if is_gone else "one is there"
-    return f"no process is registered as broker {broker_id} now, and {there}"
+    state = "the last one is gone" if is_gone else "one is running"
+    return f"no process is registered as broker {broker_id} now, and {state}"
 
 
 def _beside_a_live_broker(
@@ -78,7 +79,7 @@ def _beside_a_dead_broker(rejected: RejectedStart) -> tuple[str, str]:
     broker_id, place = rejected.broker_id, f"data_dir {rejected.data_dir}{_on(rejected.host)}"
     if rejected.cause == WAITS_FOR_LEASE:
         return (
-            f"broker {broker_id} is gone, and another process with its id waits to take its place",
+            f"broker {broker_id} is gone, and another process with its id waits to replace it",
             f"The waiting process at {rejected.address} with {place} has the same data directory "
             f"or a copy of it, and registers as broker {broker_id} by itself. Stop it if it should "
             f"not run as broker {broker_id}, and start the first process again: once the other one "
@@ -128,8 +129,8 @@ def _give_own_id(owner: RegisteredBroker | None, rejected: RejectedStart) -> str
     directory = owner.directory_id if owner is not None else "and the id that the rejection names"
     return (
         f"Nothing is lost. Give the process with data_dir {rejected.data_dir}"
-        f"{_on(rejected.host)} a broker_id of its own, or keep it from being started. Where the "
-        "directory of the first process is given up for good, stop that process and start the "
+        f"{_on(rejected.host)} a broker_id of its own, or keep it from being started. If the "
+        "directory of the first process is abandoned for good, stop that process and start the "
         f"other one with --replace-directory {directory}."
     )
 
@@ -171,3 +172,47 @@ def _directory(directory_id: str, path: str) -> str:
 
 def _on(host: str) -> str:
     return f" on {host}" if host else ""
+
+
+def contested_controllers(view: ClusterView) -> Iterator[Finding]:
+    """Yields one finding for each id. The waiting process has a record in the store."""
+    for waiting in _waiting_controllers(view):
+        controller_id, first, second = _processes(waiting)
+        yield Finding(
+            causes.CONTROLLER_ID_CONTESTED,
+            causes.WARNING,
+            f"two processes claim controller id {controller_id}: the one at {first} is registered, "
+            f"and the one at {second} waits for that registration to end and cannot take over",
+            (
+                f"the registered process: at {first}",
+                f"the other process: at {second}; it began to wait "
+                f"{ago(waiting.since_ms, view.now_ms())}",
+            ),
+            f"No data is at risk. Stop the process at {second}, and start it with a controller_id "
+            "of its own where it is to be one more controller. Where it is to replace the one at "
+            f"{first}, stop that one: the other takes the id by itself.",
+        )
+
+
+def _processes(waiting: WaitingController) -> tuple[int, str, str]:
+    """Returns the id, the registered process and the one that waits."""
+    return (
+        waiting.controller_id,
+        _place(waiting.registered_address, waiting.registered_host),
+        _place(waiting.address, waiting.host),
+    )
+
+
+def _place(address: str, host: str) -> str:
+    return f"{address} on {host}" if host else address
+
+
+def _waiting_controllers(view: ClusterView) -> list[WaitingController]:
+    """Returns them ordered by id. Controllers that see changes of the store come first."""
+    found: dict[int, WaitingController] = {}
+    if view.active is not None:
+        return sorted(view.control.waiting_controllers, key=lambda w: w.controller_id)
+    for state in sorted(view.controllers, key=lambda s: s.store.unreachable_ms >= 0):
+        for waiting in state.controller.waiting_controllers if state.controller else ():
+            found.setdefault(waiting.controller_id, waiting)
+    return [waiting for _, waiting in sorted(found.items())]

@@ -1,5 +1,4 @@
-"""Answers from different moments may disagree, as each service describes the others as it knows
-them."""
+"""Answers from different moments may disagree: each service describes the others in its turn."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import pytest
 
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import BrokerBacklog
-from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 
 @pytest.fixture
@@ -22,12 +21,12 @@ def cluster() -> DescribedCluster:
 def test_a_partition_omitted_by_its_leader_is_healthy(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.leave_out_what_is_well("sea/0", 1, 2, 3)
+    cluster.omit_healthy("sea/0", 1, 2, 3)
     assert cluster.explain() == []
 
 
 def test_commands_in_flight_do_not_contradict_a_leader(cluster: DescribedCluster) -> None:
-    cluster.leave_out_what_is_well("sea/0", 1, 2, 3)
+    cluster.omit_healthy("sea/0", 1, 2, 3)
     cluster.backlogs.append(BrokerBacklog(2, 12, 40, 300, overdue=False))
     assert cluster.explain() == []
 
@@ -35,7 +34,7 @@ def test_commands_in_flight_do_not_contradict_a_leader(cluster: DescribedCluster
 def test_a_leader_without_the_store_does_not_know_that_a_partition_is_healthy(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.leave_out_what_is_well("sea/0", 1)
+    cluster.omit_healthy("sea/0", 1)
     cluster.lose_store("broker-1")
     assert "under_min_isr" in causes_of(cluster.explain())
 
@@ -43,17 +42,17 @@ def test_a_leader_without_the_store_does_not_know_that_a_partition_is_healthy(
 def test_a_leader_unaware_of_a_death_does_not_make_a_partition_healthy(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.leave_out_what_is_well("sea/0", 1, 3)
+    cluster.omit_healthy("sea/0", 1, 3)
     cluster.kill(2)
     findings = cluster.explain()
     assert causes_of(findings) == ["replica_dead", "under_min_isr"]
-    assert "the ISR is 1, 3, 2 of 3 replicas" in said(found(findings, "under_min_isr"))
+    assert "the ISR is 1, 3, 2 of 3 replicas" in text_of(found(findings, "under_min_isr"))
 
 
 def test_a_leader_that_omits_a_requested_topic_is_not_believed(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.leave_out_what_is_well("sea/0", 1)
+    cluster.omit_healthy("sea/0", 1)
     findings = cluster.explain("sea", 0)
     out = found([f for f in findings if f.broker == 2], "replica_out_of_isr")
     assert "its leader, broker 1, does not report it" in out.summary
@@ -63,7 +62,7 @@ def test_a_leader_that_omits_a_requested_topic_is_not_believed(
 def test_a_follower_whose_fetches_arrive_knows_its_leader_although_it_omits_the_partition(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.leave_out_what_is_well("sea/0", 2)
+    cluster.omit_healthy("sea/0", 2)
     cluster.backlogs.append(BrokerBacklog(2, 12, 1, 300, overdue=False))
     out = found([f for f in cluster.explain() if f.broker == 2], "replica_out_of_isr")
     assert "about to be admitted" in out.summary
@@ -108,7 +107,7 @@ def test_an_isr_just_shrunk_by_its_leader_names_the_removed_follower(
     findings = cluster.explain(topic="bay")
     stalled = found(findings, "hw_stalled")
     assert stalled.because == ("replica_dead of broker 2",)
-    assert "disk" not in said(stalled)
+    assert "disk" not in text_of(stalled)
     assert stalled.next_step.startswith("Bring broker 2 back into the ISR")
     assert found(findings, "under_min_isr").because == ("replica_dead of broker 2",)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.cli.exit_status import ClusterUnreachableError, ExitStatus, TimedOutError
-from tidelog.cli.refusals import refusal_document
+from tidelog.cli.json_errors import json_error
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.version import installed_version
 from unit.cli.conftest import Commands
@@ -37,7 +37,7 @@ def test_a_rejection_is_a_json_document_with_a_readable_message(
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("topics", "create"), "Missing argument"),
         (("topics", "create", "bay", "-p", "many"), "--partitions"),
@@ -48,12 +48,12 @@ def test_a_rejection_is_a_json_document_with_a_readable_message(
     ],
 )
 def test_wrong_usage_is_a_json_document(
-    commands: Commands, words: tuple[str, ...], says: str
+    commands: Commands, words: tuple[str, ...], message: str
 ) -> None:
     result = commands.run(*words, "--json")
     assert result.exit_code == ExitStatus.USAGE
     reported = error_document(result.stdout)
-    assert (reported["code"], says in reported["message"]) == ("INVALID_REQUEST", True)
+    assert (reported["code"], message in reported["message"]) == ("INVALID_REQUEST", True)
 
 
 def test_a_missing_confirmation_is_a_json_document(commands: Commands) -> None:
@@ -81,7 +81,7 @@ def test_an_error_is_not_printed_as_a_record(commands: Commands) -> None:
 def test_an_error_document_says_whether_to_retry(
     error: Exception, code: str, retriable: bool, outcome_unknown: bool
 ) -> None:
-    document = refusal_document(error)["error"]
+    document = json_error(error)["error"]
     assert (document["code"], document["retriable"], document["outcome_unknown"]) == (
         code,
         retriable,
@@ -95,7 +95,7 @@ def test_a_deletion_is_conditional_on_the_described_revision(commands: Commands)
     stale = commands.run(*words, interactive=True)
     assert error_document(stale.stdout)["code"] == "REVISION_CONFLICT"
     assert "Type its name" not in stale.stderr
-    (requested,) = commands.controller.asked["DeleteTopic"]
+    (requested,) = commands.controller.requests["DeleteTopic"]
     assert (requested.dry_run, requested.expected_revision) == (True, 9)
 
 
