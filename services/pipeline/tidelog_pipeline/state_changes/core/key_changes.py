@@ -22,7 +22,7 @@ class KeyChange(NamedTuple):
     life: ChangeTrace
     kind: Kind
     cause: Cause
-    asked_ms: int
+    requested_ms: int
     done_ms: int
     leader_before: int | None
     leader: int | None

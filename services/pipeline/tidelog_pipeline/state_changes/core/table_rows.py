@@ -234,10 +234,10 @@ def _failover(failover: Failover) -> dict[str, Any]:
         "began_at": failover.began_ms,
         "noticed_ms": failover.noticed_ms,
         "decided_ms": failover.decided_ms,
-        "told_ms": failover.told_ms,
+        "told_ms": failover.received_ms,
         "taken_up_ms": failover.taken_up_ms,
         "total_ms": failover.total_ms,
-        "is_whole": failover.is_whole,
+        "is_whole": failover.is_complete,
     }
 
 
