@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`pairs`: how often each peer does each piece of work.
-    `..._s`: the duration of one.
-    `tool_records`: the records of Kafka's producing tool, after `tool_warm_up` that do not count:
-    it takes a number and no time.
-    `end_to_end`: records of Kafka's tool for latency.
-    `read_mb`: the size of the backlog that consumers read, 10^6 bytes.
-    `kafka_heap_mb`: of each Kafka broker."""
+    """The amount of work.
+
+    - `pairs`: how often each peer does each piece of work.
+    - `..._s`: the duration of one piece.
+    - `tool_records`: the number of records for Kafka's producing tool, which takes no duration,
+      after `tool_warm_up` records that do not count.
+    - `end_to_end`: the number of records for Kafka's latency tool.
+    - `read_mb`: the size of the backlog that consumers read, 10^6 bytes.
+    - `kafka_heap_mb`: the heap of each Kafka broker.
+    """
 
     pairs: int
     produce_s: float

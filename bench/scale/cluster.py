@@ -23,5 +23,5 @@ async def run(directory: Path, settings: Settings, display: Display) -> Outcome:
             of_size = directory / f"scale-{partitions}"
             sizes.append(await measure(of_size, partitions, settings, display, worker))
             await asyncio.to_thread(shutil.rmtree, of_size)
-    title = "Three brokers, factor 3, all led by one: how cost grows"
+    title = "Cost of three brokers, factor 3, with all partitions led by one"
     return outcome("scale", title, QUANTITIES, BOUNDED_SIZE, sizes)

@@ -28,7 +28,7 @@ from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
 from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster import LocalCluster
 
-# All of them, in this order: the first leads all that it can.
+# All brokers; the first is the preferred leader of every partition.
 REPLICAS = (3, 1, 2)
 FACTOR = len(REPLICAS)
 RECORD_BYTES = 100
@@ -38,14 +38,14 @@ PROFILES = Path("out/profiles")
 # A sampled process is slow, and must not lose its lease.
 PROFILED_LEASE_S = 30
 POLL_S = 0.5
-# A client that writes meanwhile: records per second, and for how long before and after the SIGKILL.
+# The rate of a client, in records per second, and how long it writes before and after the SIGKILL.
 LOAD_RATE = 50.0
 BEFORE_S = 1.5
 AFTER_S = 4.0
 AFTER_S_EACH_1000 = 2.5
 PROBLEMS = (stages.MissingEventsError, TimeoutError, ClusterError, WorkerError, TidelogError)
 STEPS = ("creation", "idle", "failover", "restart", "shutdown", "clean restart", "takeover")
-# Leaders do not change unless the bench changes them.
+# Only the bench changes leaders.
 CONTROLLER_CONFIG = {"leader_balance": False}
 
 
@@ -102,13 +102,13 @@ class _Run:
             try:
                 self._figures.found |= await step()
             except PROBLEMS as error:
-                why = str(error).strip() or f"not done within {TIMEOUT_S:g} s"
+                why = str(error).strip() or f"not completed within {TIMEOUT_S:g} s"
                 # The last line of a worker's traceback has the error.
                 self._figures.problems[name] = why.splitlines()[-1]
         return self._figures
 
     def _profiled(self, step: str) -> AbstractAsyncContextManager[None]:
-        """Profiles the processes that run at the beginning."""
+        """Profiles the processes that run at the start of the context."""
         if not self._settings.profile:
             return nullcontext()
         services = [p for p in self._cluster.processes() if p.name != "etcd"]
@@ -130,7 +130,7 @@ class _Run:
                 )
             )
         created_s = time.perf_counter() - began
-        await self._quiet()
+        await self._until_quiet()
         work = (await self._store_work()).since(before)
         first_writes_s = await self._worker.call(
             touch, self._cluster.bootstrap, self._topics, self._of_topic, RECORD_BYTES
@@ -138,14 +138,14 @@ class _Run:
         found = {"creation_s": created_s, "first_writes_s": first_writes_s}
         return found | of_store("creation", work, self._figures.partitions)
 
-    async def _settled(self) -> None:
-        """Waits until logs that were written, or opened after a crash, are on the disk: that runs
-        in the background while no request waits for it, and must not affect the next step."""
-        await self._quiet()
+    async def _until_written(self) -> None:
+        """Waits until logs that were written, or opened after a crash, are on the disk. Brokers do
+        that in the background, which must not affect the next step."""
+        await self._until_quiet()
         await asyncio.sleep(self._settings.settle_s)
 
     async def _idle(self) -> Mapping[str, float]:
-        await self._settled()
+        await self._until_written()
         active = await self._active_controller()
         brokers = [b.pid for b in self._cluster.describe().brokers if b.pid is not None]
         controller = self._cluster.controller_process(active).pid
@@ -188,9 +188,9 @@ class _Run:
         async with self._profiled("failover"):
             killed_ms = time.time() * 1000
             await self._cluster.kill(leader)
-            await self._quiet()
+            await self._until_quiet()
         load = await loading
-        await self._quiet()
+        await self._until_quiet()
         work = (await self._store_work()).since(before)
         events = self._journal.events()
         found = stages.failover(events, self._topics, self._figures.partitions, killed_ms)
@@ -204,18 +204,18 @@ class _Run:
         return {"crash_serves_s": serves_s, "crash_in_sync_s": in_sync_s}
 
     async def _shutdown(self) -> Mapping[str, float]:
-        await self._settled()
+        await self._until_written()
         leader = await self._leader()
         before = await self._store_work()
         async with self._profiled("shutdown"):
-            asked_ms, began = time.time() * 1000, time.perf_counter()
+            requested_ms, began = time.time() * 1000, time.perf_counter()
             if not await self._cluster.broker_process(leader).stop(TIMEOUT_S):
                 raise TimeoutError
             ended_s = time.perf_counter() - began
-            await self._quiet()
+            await self._until_quiet()
         work = (await self._store_work()).since(before)
         found = {"shutdown_s": ended_s} | of_store("shutdown", work, self._figures.partitions)
-        handed_over_ms = stages.handed_over(self._journal.events(), leader, asked_ms)
+        handed_over_ms = stages.handed_over(self._journal.events(), leader, requested_ms)
         return found | {"handed_over_s": handed_over_ms / 1000}
 
     async def _restart_after_stop(self) -> Mapping[str, float]:
@@ -228,14 +228,14 @@ class _Run:
             killed_ms = time.time() * 1000
             await self._cluster.kill_controller(active)
             await self._cluster.ready(TIMEOUT_S)
-            await self._quiet()
+            await self._until_quiet()
         events = self._journal.events()
         return of_takeover(stages.takeover(events, killed_ms, len(self._cluster.broker_ids)))
 
     # Shared by the steps.
 
     async def _restart(self, step: str) -> tuple[float, float]:
-        """Starts the broker; returns the seconds until it serves, and until it is in sync."""
+        """Starts the stopped broker. Returns the seconds until it serves, and is in sync."""
         down = [b for b in self._cluster.broker_ids if self._cluster.broker_process(b).pid is None]
         began_ms, began = time.time() * 1000, time.perf_counter()
         for broker in down:
@@ -244,12 +244,13 @@ class _Run:
             await self._cluster.ready(TIMEOUT_S)
             serves_s = time.perf_counter() - began
             await self._in_sync()
-            await self._quiet()
+            await self._until_quiet()
         in_sync_ms = stages.last_in_sync(self._journal.events(), self._topics, began_ms)
         return serves_s, in_sync_ms / 1000
 
     async def _in_sync(self) -> None:
-        """Polls rarely: with many partitions the answer takes time that is measured here."""
+        """Waits until all are in sync. Polls rarely, because with many partitions an answer takes
+        time."""
         async with asyncio.timeout(TIMEOUT_S):
             while True:
                 address = self._cluster.controller_metrics(await self._active_controller())
@@ -259,8 +260,7 @@ class _Run:
                 await asyncio.sleep(POLL_S)
 
     async def _leader(self) -> int:
-        """The broker that leads most partitions. Raises `MissingEventsError` if it does not lead
-        all."""
+        """Returns the broker that leads all partitions. Raises `MissingEventsError` if none."""
         leads = {
             broker: sums((await asyncio.to_thread(read, self._cluster.broker_metrics(broker)))[1])[
                 "tidelog_broker_leaders"
@@ -280,7 +280,7 @@ class _Run:
                     return active
                 await asyncio.sleep(POLL_S)
 
-    async def _quiet(self) -> None:
+    async def _until_quiet(self) -> None:
         await self._journal.until_quiet(TIMEOUT_S)
 
     async def _scrape_ms(self, address: str) -> float:

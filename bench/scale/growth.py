@@ -9,9 +9,11 @@ from bench.suite.outcome import Point
 
 
 def exponent(points: Sequence[Point]) -> float | None:
-    """The power of the size with which cost grows: 1 is linear, 0 constant.
+    """Returns the power of the size with which cost grows: 1 is linear, 0 constant.
 
-    Least squares between the logarithms; None: two sizes with costs above 0 are needed."""
+    Uses least squares between the logarithms. None: there are less than two sizes with a cost above
+    0.
+    """
     logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
     if len({x for x, _ in logs}) < 2:
         return None

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`pairs`: of readings by `spark.read`, one of each log.
-    `stream_pairs`: by `spark.readStream`.
-    `task_records`: of a topic of one partition, which one task reads.
-    `batch_bytes`: of both producers.
-    `kafka_heap_mb`: of each Kafka broker."""
+    """The amount of work.
+
+    - `task_records`: the records of a topic with one partition, which one task reads.
+    - `batch_bytes`: the batch size of both producers.
+    - `pairs`: the number of pairs of readings with `spark.read`, one of each log.
+    - `stream_pairs`: the number of pairs with `spark.readStream`.
+    - `kafka_heap_mb`: the heap of each Kafka broker.
+    """
 
     records: int
     task_records: int

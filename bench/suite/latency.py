@@ -16,7 +16,7 @@ from bench.suite.settings import Settings
 from bench.suite.waits import OneInFlight, Rate, outcome
 
 PARTITIONS = USUAL.partitions
-# Time for the consumer to reach the end.
+# Time for the consumer to reach the end of the topic.
 SETTLE_S = 0.7
 
 

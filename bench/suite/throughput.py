@@ -1,4 +1,4 @@
-"""Producing as fast as possible, each way in turn with the no-op ceiling."""
+"""Producing as fast as possible, each case in turn with the no-op ceiling."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_a_copy_is_exact_after_kills_of_any_process_at_any_point(
     cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(JAVA_OPTIONS_VARIABLE, JAVA_OPTIONS)
-    outcome = run(cluster.bootstrap, tmp_path, SHORT, say=print)
+    outcome = run(cluster.bootstrap, tmp_path, SHORT, print_line=print)
     content = results.content(outcome, SHORT.schedule)
     assert content["counts"] == dict.fromkeys(("source", "target", "table"), SHORT.records)
     assert content["lost"] == content["duplicated"] == {"target": 0, "table": 0}
