@@ -42,8 +42,8 @@ class Measured:
         """Returns the keys of a result in a file.
 
         - `name`, `value`, `unit`: what was measured.
-        - `ratio_to_ceiling`: the value divided by that of the no-op gRPC call of the same part,
-          measured in turn; null: it does not apply.
+        - `ratio_to_ceiling`: in `out/bench.json`, the value divided by that of the no-op gRPC call
+          of the same part, measured in turn; null: it does not apply.
         - `wanted`: the bound, as a text.
         - `met`: whether the value is within its bound; null: there is no bound.
         """
