@@ -70,21 +70,12 @@ def entries(docstring: str) -> list[tuple[list[str], str]]:
 def written_keys(node: ast.ClassDef | ast.FunctionDef) -> tuple[set[str], set[str]]:
     """Returns the keys that a class or function writes, and properties, which it may write."""
     if isinstance(node, ast.ClassDef):
-        fields = {f.target.id for f in node.body if isinstance(f, ast.AnnAssign) and _named(f)}
-        return fields, {f.name for f in node.body if isinstance(f, ast.FunctionDef)}
+        fields = (f.target for f in node.body if isinstance(f, ast.AnnAssign))
+        properties = {f.name for f in node.body if isinstance(f, ast.FunctionDef)}
+        return {f.id for f in fields if isinstance(f, ast.Name)}, properties
     returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
-    found = {
-        key.value
-        for value in returned
-        if isinstance(value, ast.Dict)
-        for key in value.keys
-        if isinstance(key, ast.Constant)
-    }
-    return found, set()
-
-
-def _named(field: ast.AnnAssign) -> bool:
-    return isinstance(field.target, ast.Name)
+    keys = (key for value in returned if isinstance(value, ast.Dict) for key in value.keys)
+    return {str(key.value) for key in keys if isinstance(key, ast.Constant)}, set()
 
 
 def _find(path: str, name: str) -> ast.ClassDef | ast.FunctionDef:

@@ -9,7 +9,7 @@ from tidelog.model import NO_LEADER
 from tidelog_pipeline.state_changes.core.departures import Departures, departure_before
 from tidelog_pipeline.state_changes.core.key_changes import KeyChange
 
-# The columns of a failover's steps, in sequence from the first sign of the loss, and what ends each.
+# The columns of a failover's steps, in sequence from the first sign of the loss, with their ends.
 STEPS = {
     "noticed_ms": "until a controller requested an election",
     "decided_ms": "until the store had the election",
