@@ -28,7 +28,7 @@ from tidelog.history import Anomaly
 from tidelog.history.history_format import encode_operation, header_line
 from tidelog_pipeline.check.history_files import RANGE_BYTES
 from tidelog_pipeline.check.plan import CheckResult, check
-from tidelog_pipeline.columns import Columns, Row, rows_of
+from tidelog_pipeline.columns import Columns, Row
 from tidelog_pipeline.session import spark_session
 
 
@@ -136,10 +136,7 @@ def write_history(spark: SparkSession, plan: AnomalyPlan, directory: Path) -> in
     frame = spark.createDataFrame(
         spark.sparkContext.parallelize(numbers, len(numbers)), _SEGMENTS.ddl
     )
-    written = frame.mapInArrow(
-        lambda batches: _SEGMENTS.batches(write(rows_of(batches))), _SEGMENTS.ddl
-    )
-    return sum(row["bytes"] for row in written.collect())
+    return sum(row["bytes"] for row in _SEGMENTS.map(frame, write).collect())
 
 
 def write_segment(plan: AnomalyPlan, segment: Segment, directory: Path) -> int:

@@ -23,7 +23,7 @@ from tidelog.model import TopicPartition
 from tidelog_pipeline.archive import archive_writer
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
-from tidelog_pipeline.lag.query_progress import query_positions
+from tidelog_pipeline.lag.sampler import query_positions
 from tidelog_pipeline.lag.samples import QueryPosition
 from tidelog_pipeline.storage.directory import Directory
 from tidelog_runtime.local.addresses import HOST, choose_port

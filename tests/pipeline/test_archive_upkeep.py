@@ -96,7 +96,7 @@ def test_a_topic_that_is_created_again_is_another_one(
     values = [bytes(row.value) for row in spark.read.parquet(str(tmp_path / "archive")).collect()]
     assert sorted(values) == [b"former"] * 10 + [b"new"] * 3
     said = act("reconcile")
-    assert any(line.endswith("is gone") and "10 deleted by the log" in line for line in said)
+    assert any(line.endswith("is deleted") and "10 deleted by the log" in line for line in said)
 
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")

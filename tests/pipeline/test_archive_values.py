@@ -29,7 +29,7 @@ def test_json_becomes_columns_and_invalid_values_are_kept(
     said = act(
         "run", "--topics", topic, "--value", "json", "--value-schema", "id BIGINT, name STRING"
     )
-    assert said[-1] == "4 values do not fit the schema; they are in the column unread."
+    assert said[-1] == "4 values do not match the schema; they are in the column unread."
     table = spark.read.parquet(str(tmp_path / "archive")).orderBy("offset").collect()
     assert [row.value and tuple(row.value) for row in table] == [
         (1, "calm"),
@@ -49,7 +49,7 @@ def test_json_becomes_columns_and_invalid_values_are_kept(
     ]
     fill(cluster, topic, 0, [b"]"])
     told = act("run", "--topics", topic, "--strict", fails=EXIT_FAULT)
-    assert "1 values do not fit the schema" in "".join(told)
+    assert "1 values do not match the schema" in "".join(told)
 
 
 @pytest.mark.rule("archive-values-converted-or-kept")
@@ -70,7 +70,7 @@ def test_protobuf_becomes_columns_and_invalid_values_are_kept(
         in act("run", "--topics", topic, *form, "--message", "sea.v1.Tied", fails=EXIT_FAULT)[0]
     )
     said = act("run", "--topics", topic, *form, "--message", "sea.v1.Tide")
-    assert said[-1] == "1 values do not fit the schema; they are in the column unread."
+    assert said[-1] == "1 values do not match the schema; they are in the column unread."
     # The archive stores the form of its values.
     fill(cluster, topic, 0, values[:1])
     act("run", "--topics", topic)

@@ -123,7 +123,7 @@ def _valid_name(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise HistoryError(f"{name!r} is no text that a table can hold: {error}") from error
+        raise HistoryError(f"{name!r} cannot be stored in a table: {error}") from error
     return name
 
 

@@ -81,7 +81,7 @@ def test_an_archive_of_a_previous_release_is_migrated_wherever_that_is_interrupt
     layout = ArchiveLayout(Directory(root))
     before = ArchiveLog(Directory(root), layout.current_state)
     assert before.load().paths == PATHS
-    assert before.own.root == root / FORMER, "a reader moves nothing"
+    assert before.state_directory.root == root / FORMER, "a reader moves nothing"
 
     def end(*_: Any) -> None:
         raise EndedError

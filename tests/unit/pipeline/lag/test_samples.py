@@ -11,7 +11,7 @@ from tidelog.inspection.model import (
     StoreHealth,
 )
 from tidelog.model import TopicPartition
-from tidelog_pipeline.lag.query_progress import query_positions
+from tidelog_pipeline.lag.sampler import query_positions
 from tidelog_pipeline.lag.samples import (
     SAMPLE_SCHEMA,
     QueryPosition,

@@ -27,7 +27,7 @@ class StagedRows(NamedTuple):
     last: int
 
 
-def check_whole(given: int, staged: Iterable[StagedRows], location: str) -> None:
+def check_complete(given: int, staged: Iterable[StagedRows], location: str) -> None:
     """Raises `TidelogError` if the driver does not find all rows that executors wrote.
 
     Offsets without a row count as read, so a commit would skip the missing rows.
@@ -38,8 +38,8 @@ def check_whole(given: int, staged: Iterable[StagedRows], location: str) -> None
     if found != given:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"{given} rows were written to {location}, and {found} are there for the driver; "
-            "nothing of them was archived: the output must be a directory that this machine and "
+            f"{given} rows were written to {location}, and the driver sees {found} of them; "
+            "nothing was archived: the output must be a directory that this machine and "
             "all executors mount under one path",
         )
 
@@ -137,9 +137,9 @@ def _first_offsets(rows: Iterable[StagedRows]) -> list[tuple[int, int]]:
 
 def _unplanned(log: LogId, rows: Iterable[StagedRows], planned: Span | None) -> TidelogError:
     last = max(one.last for one in rows)
-    what = "was not to be read" if planned is None else f"was to be read before {planned.end}"
+    plan = "no offset" if planned is None else f"offsets before {planned.end}"
     return TidelogError(
         ErrorCode.INVALID_REQUEST,
-        f"offset {last} of {log} (topic id {log.topic_id}) was written, and it {what}; nothing of "
-        "this micro-batch was archived: is its checkpoint of another query?",
+        f"offset {last} of {log} (topic id {log.topic_id}) was written, and the micro-batch has "
+        f"{plan} of it; nothing was archived: the checkpoint may belong to another query",
     )
