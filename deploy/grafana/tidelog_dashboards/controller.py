@@ -134,17 +134,21 @@ def _backlog() -> list[Panel]:
     ]
 
 
+def elections_by_cause() -> Panel:
+    return event_bars(
+        "Leader elections by cause",
+        "Elections by outcome and cause. For broker_crashed check the broker's log and "
+        "machine. For the outcome `nobody` (no leader elected) run `tidelog explain`.",
+        Query(
+            times("tidelog_elections_total", CLUSTER, "outcome, cause") + " > 0",
+            "{{outcome}}: {{cause}}",
+        ),
+    )
+
+
 def _changes() -> list[Panel]:
     return [
-        event_bars(
-            "Leader elections by cause",
-            "Elections by outcome and cause. For broker_crashed check the broker's log and "
-            "machine. For the outcome `nobody` (no leader elected) run `tidelog explain`.",
-            Query(
-                times("tidelog_elections_total", CLUSTER, "outcome, cause") + " > 0",
-                "{{outcome}}: {{cause}}",
-            ),
-        ),
+        elections_by_cause(),
         event_bars(
             "Unclean leader elections",
             "Elections after which committed records may be lost. Run `tidelog trace "

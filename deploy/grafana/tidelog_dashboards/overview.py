@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
 
+from tidelog_dashboards.controller import elections_by_cause
 from tidelog_dashboards.frame import CLUSTER, SERVICES, new_dashboard
 from tidelog_dashboards.panels import (
     BAD,
@@ -230,15 +231,7 @@ def _throughput() -> list[Panel]:
 
 def _changes() -> list[Panel]:
     return [
-        event_bars(
-            "Leader elections by cause",
-            "Elections by outcome and cause. For broker_crashed check the broker's log and "
-            "machine. For the outcome `nobody` (no leader elected) run `tidelog explain`.",
-            Query(
-                times("tidelog_elections_total", CLUSTER, "outcome, cause") + " > 0",
-                "{{outcome}}: {{cause}}",
-            ),
-        ),
+        elections_by_cause(),
         event_bars(
             "Broker departures by cause",
             "Brokers that left the cluster. Check the broker's log, unless an operator stopped it.",

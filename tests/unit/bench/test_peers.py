@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from bench.peers.nats_settings import Server, configuration
 
 from bench.peers import kafka_tools, results
 from bench.peers.kafka_tools import ToolError
@@ -20,6 +19,7 @@ from bench.peers.names import (
     SPEED,
     TIDELOG,
 )
+from bench.peers.nats_settings import Server, configuration
 from bench.peers.results import Done
 from bench.peers.settings import FULL, QUICK
 from bench.report import Measured, missed_names

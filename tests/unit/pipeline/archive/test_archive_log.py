@@ -417,10 +417,12 @@ def test_a_log_moved_while_it_is_loaded_is_found(tmp_path: Path) -> None:
     writer = log_at(root)
     put(writer, ["a"])
     put(writer, ["b"])
-    places = iter([writer.state_directory, Directory(moved), Directory(moved), Directory(moved)])
+    directories = iter(
+        [writer.state_directory, Directory(moved), Directory(moved), Directory(moved)]
+    )
 
     def find() -> Directory:
-        found = next(places)
+        found = next(directories)
         if found.root == moved and writer.state_directory.root.exists():
             writer.state_directory.root.rename(moved)
         return found

@@ -55,7 +55,7 @@ def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")
 @pytest.mark.parametrize(
-    ("files", "in_log", "in_archive", "told"),
+    ("files", "in_log", "in_archive", "message"),
     [
         (FileCounts(68, 68), BOTH, BOTH, "its files have 68 rows, and its commits 69"),
         (FileCounts(69, 67), BOTH, BOTH, "2 rows are duplicates"),
@@ -71,11 +71,11 @@ def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:
     ],
 )
 def test_each_difference_is_reported(
-    files: FileCounts, in_log: dict[int, Counted], in_archive: dict[int, Counted], told: str
+    files: FileCounts, in_log: dict[int, Counted], in_archive: dict[int, Counted], message: str
 ) -> None:
     found = report(STATE, LOG, Span(0, 80), files, in_log, in_archive, [])
     assert len(found.problems) == 1
-    assert told in str(found)
+    assert message in str(found)
 
 
 def test_a_hole_with_records_is_reported_with_the_command_that_fills_it() -> None:

@@ -49,7 +49,7 @@ def test_a_value_of_the_schema_fits(value: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (b"\xff", "it is not JSON"),
         (b"[1]", "it is an array, and not an object"),
@@ -62,8 +62,8 @@ def test_a_value_of_the_schema_fits(value: bytes) -> None:
         (b'{"at": {"x": "deep"}}', "field at.x is a string"),
     ],
 )
-def test_a_value_that_does_not_match_is_reported_by_its_field(value: bytes, told: str) -> None:
-    assert told in json_values.mismatch(value, SCHEMA)
+def test_a_value_that_does_not_match_is_reported_by_its_field(value: bytes, expected: str) -> None:
+    assert expected in json_values.mismatch(value, SCHEMA)
 
 
 def test_messages_become_rows_of_their_schema() -> None:
@@ -99,7 +99,7 @@ def test_foreign_bytes_are_not_a_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "message", "told"),
+    ("descriptors", "message", "expected"),
     [
         (DESCRIPTORS, "sea.v1.Tides", "did you mean sea.v1.Tide?"),
         (DESCRIPTORS, "Xyz", "there are sea.v1.Calm"),
@@ -109,10 +109,12 @@ def test_foreign_bytes_are_not_a_message() -> None:
         (b"no descriptors", "Tide", "protoc --include_imports"),
     ],
 )
-def test_unsuitable_descriptors_are_reported(descriptors: bytes, message: str, told: str) -> None:
+def test_unsuitable_descriptors_are_reported(
+    descriptors: bytes, message: str, expected: str
+) -> None:
     with pytest.raises(OptionError, match=r"--message|--descriptors|message") as error:
         ValueFormat.of_protobuf(descriptors, message)
-    assert told in error.value.message
+    assert expected in error.value.message
 
 
 def test_a_column_without_fields_is_rejected_before_anything_is_written() -> None:

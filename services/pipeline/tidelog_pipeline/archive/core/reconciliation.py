@@ -17,12 +17,6 @@ class Counted(NamedTuple):
     offset_sum: int
 
 
-class EpochCount(NamedTuple):
-    log: LogId
-    leader_epoch: int
-    counted: Counted
-
-
 class Difference(NamedTuple):
     """A row that differs between archive and log."""
 
