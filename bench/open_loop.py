@@ -53,10 +53,6 @@ class Latencies:
     def failed(self) -> int:
         return len(self._failed_s)
 
-    @property
-    def settled(self) -> int:
-        return len(self._due_s) + len(self._failed_s)
-
     def within(self, begin_s: float, end_s: float) -> Sequence[float]:
         """Returns the sorted latencies in milliseconds of requests that were due from `begin_s` and
         before `end_s`."""

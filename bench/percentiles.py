@@ -1,8 +1,7 @@
-"""Percentiles and medians. Pure."""
+"""Percentiles. Pure."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -53,7 +52,3 @@ def distribution(values: Sequence[float]) -> list[tuple[float, float]]:
         for share in DRAWN
         if values and (share == 1.0 or len(values) * (1 - share) >= 1 - 1e-9)
     ]
-
-
-def median(values: Sequence[float]) -> float:
-    return statistics.median(values)

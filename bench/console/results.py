@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 
 from bench.console.watch import Watched
-from bench.percentiles import median
 from bench.report import Measured, at_most, document
 
 MAX_ANSWER_MS = 300.0

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from bench.kafka.cluster import KafkaCluster
 from bench.peers import kafka_clients, kafka_tools, nats_clients
 from bench.peers.kafka_tools import ToolError
-from bench.peers.names import (
+from bench.peers.nats_cluster import NatsCluster
+from bench.peers.settings import (
     BATCHES,
     KAFKA,
     KAFKA_TOOLS,
@@ -22,9 +23,8 @@ from bench.peers.names import (
     TIDELOG,
     TO_CONSUMER,
     Figures,
+    Settings,
 )
-from bench.peers.nats_cluster import NatsCluster
-from bench.peers.settings import Settings
 from bench.percentiles import percentiles
 from bench.suite import consumers, producers
 from bench.suite.bed import Bed

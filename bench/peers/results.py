@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import Any, NamedTuple
 
-from bench.peers.names import (
+from bench.peers.settings import (
     BATCHES,
+    FULL,
     KAFKA,
     KAFKA_TOOLS,
     NATS,
@@ -19,9 +21,8 @@ from bench.peers.names import (
     TIDELOG,
     TO_CONSUMER,
     Figures,
+    Settings,
 )
-from bench.peers.settings import FULL, Settings
-from bench.percentiles import median
 from bench.report import Measured, at_least, at_most, document
 
 # The bounds of Tidelog's value divided by the peer's: at least, and for latencies at most.

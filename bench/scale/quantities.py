@@ -3,13 +3,14 @@ Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import linear_regression
 from typing import NamedTuple
 
 from bench.report import Measured, at_most
 from bench.scale.by_size import name_of
-from bench.scale.growth import exponent
 from bench.suite.outcome import Chart, Line, Outcome, Point
 
 
@@ -126,3 +127,14 @@ def _charts(
         )
         for number, (unit, lines) in enumerate(by_unit.items(), start=1)
     ]
+
+
+def exponent(points: Sequence[Point]) -> float | None:
+    """Returns the power of the size with which cost grows: 1 is linear, 0 constant.
+
+    None: there are less than two sizes with a cost above 0.
+    """
+    logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
+    if len({x for x, _ in logs}) < 2:
+        return None
+    return linear_regression(*zip(*logs, strict=True)).slope

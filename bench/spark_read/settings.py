@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,4 @@ FULL = Settings(
     cores=2,
     kafka_heap_mb=1_024,
 )
-QUICK = Settings(
-    records=500_000,
-    task_records=2_000_000,
-    partitions=12,
-    value_bytes=100,
-    batch_bytes=64 << 10,
-    pairs=1,
-    stream_pairs=1,
-    cores=2,
-    kafka_heap_mb=1_024,
-)
+QUICK = replace(FULL, records=500_000, task_records=2_000_000, pairs=1, stream_pairs=1)

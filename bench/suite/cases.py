@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 
-from bench.percentiles import median
 from bench.report import Measured, at_least, at_most, of_ceiling
 from bench.suite.matrix import AT_ONCE_BY_LEADER, ONE_REPLICA, USUAL, Case, size_text
 from bench.suite.outcome import Chart, Line, Outcome, Point

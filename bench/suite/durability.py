@@ -3,7 +3,9 @@ topics: with one record in flight, and with many, which share syncs (group commi
 
 from __future__ import annotations
 
-from bench.percentiles import median, percentiles
+from statistics import median
+
+from bench.percentiles import percentiles
 from bench.report import Measured, at_least
 from bench.suite.bed import Bed
 from bench.suite.matrix import USUAL

@@ -4,9 +4,10 @@ history checker."""
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 
 from bench import history, restart, rolling
-from bench.percentiles import median, percentile
+from bench.percentiles import percentile
 from bench.report import Measured, at_most
 from bench.suite.outcome import Outcome
 from bench.suite.progress import Display

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from statistics import median
 
-from bench.percentiles import median
 from bench.report import Measured, of_ceiling
 from bench.suite.bed import Bed
 from bench.suite.consumers import Read, follow, read_all, read_for

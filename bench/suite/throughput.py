@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
-from bench.percentiles import median
 from bench.suite import matrix
 from bench.suite.bed import Bed
 from bench.suite.cases import Found, outcome

@@ -5,8 +5,7 @@ import pytest
 from bench.report import Measured
 from bench.scale.by_size import arranged
 from bench.scale.exposition import StoreWork, store_work, sums
-from bench.scale.growth import exponent
-from bench.scale.quantities import Quantity, SizeFigures, outcome
+from bench.scale.quantities import Quantity, SizeFigures, exponent, outcome
 from bench.suite.outcome import Point
 
 METRICS = """\

@@ -9,19 +9,20 @@ import pytest
 
 from bench.peers import kafka_tools, results
 from bench.peers.kafka_tools import ToolError
-from bench.peers.names import (
+from bench.peers.nats_settings import Server, configuration
+from bench.peers.results import Done
+from bench.peers.settings import (
+    FULL,
     KAFKA,
     KAFKA_TOOLS,
     NATS,
     ONE_IN_FLIGHT,
     PRODUCE_ALL,
+    QUICK,
     RECORDS,
     SPEED,
     TIDELOG,
 )
-from bench.peers.nats_settings import Server, configuration
-from bench.peers.results import Done
-from bench.peers.settings import FULL, QUICK
 from bench.report import Measured, missed_names
 
 PRODUCER_SAID = """\
