@@ -117,10 +117,13 @@ def _found(runs: Sequence[Run]) -> str:
 def report(
     runs: Sequence[Run], hunts: Mapping[str, Sequence[Run]], seconds: float
 ) -> dict[str, object]:
-    """The content of `out/faults-planted.json`.
+    """Returns the content of `out/faults-planted.json`.
 
-    `control`: the runs without a bug.
-    `bugs`: by name the runs with the bug; the last run has found it if it shows anomalies."""
+    - `control`: the runs without a bug.
+    - `bugs`: by name, the runs with the bug, each with `step`, `seed`, `anomalies`, and
+      `no_verdict`: why a run shows nothing. The last run has found the bug if it has anomalies.
+    - `seconds`: the duration; after 2,400 no further run starts, so it ends within 45 minutes.
+    """
     return {
         "control": [run.as_json() for run in runs],
         "bugs": {name: [run.as_json() for run in hunted] for name, hunted in hunts.items()},
