@@ -33,7 +33,7 @@ DOCUMENTED = {
     "tests/faults/result.py": ("Result.as_json",),
     "tests/faults/bug_hunt.py": ("report",),
 }
-_ENTRY = re.compile(r"^- ((?:`\w+`(?:, )?)+): ", re.MULTILINE)
+_ENTRY = re.compile(r"^- ((?:`\w+`(?:, )?)+):\s", re.MULTILINE)
 
 
 def names() -> Iterator[tuple[str, str]]:
@@ -47,8 +47,10 @@ def keys(path: str, name: str) -> str:
     listed = entries(ast.get_docstring(node) or "")
     documented = [key for of_entry, _ in listed for key in of_entry]
     written, optional = written_keys(node)
-    possible = set(documented) if optional is None else written | optional
-    if len(documented) != len(set(documented)) or not written <= set(documented) <= possible:
+    if (
+        len(documented) != len(set(documented))
+        or not written <= set(documented) <= written | optional
+    ):
         wrong = sorted(set(documented) ^ written)
         raise ValueError(f"{path}: the docstring of {name} does not have the keys {wrong}")
     return table(
@@ -67,20 +69,15 @@ def entries(docstring: str) -> list[tuple[list[str], str]]:
     ]
 
 
-def written_keys(node: ast.ClassDef | ast.FunctionDef) -> tuple[set[str], set[str] | None]:
-    """Returns the keys that a class or function writes, and those that it may write.
-
-    Those are the properties of a class. None: a function includes another dictionary, whose keys
-    are not checked.
-    """
+def written_keys(node: ast.ClassDef | ast.FunctionDef) -> tuple[set[str], set[str]]:
+    """Returns the keys that a class or function writes, and properties, which it may write."""
     if isinstance(node, ast.ClassDef):
         fields = (f.target for f in node.body if isinstance(f, ast.AnnAssign))
         properties = {f.name for f in node.body if isinstance(f, ast.FunctionDef)}
         return {f.id for f in fields if isinstance(f, ast.Name)}, properties
     returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
-    keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
-    written = {str(key.value) for key in keys if isinstance(key, ast.Constant)}
-    return written, None if None in keys else set()
+    keys = (key for value in returned if isinstance(value, ast.Dict) for key in value.keys)
+    return {str(key.value) for key in keys if isinstance(key, ast.Constant)}, set()
 
 
 def _find(path: str, name: str) -> ast.ClassDef | ast.FunctionDef:

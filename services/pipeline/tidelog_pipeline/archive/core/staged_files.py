@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -94,7 +94,7 @@ def read_ranges(
 
 
 def with_gaps(
-    staged: Iterable[StagedRows],
+    staged: Collection[StagedRows],
     planned: Mapping[LogId, Planned],
     archived: Mapping[LogId, Iterable[Span]],
     firsts: Mapping[LogId, int],
@@ -104,10 +104,9 @@ def with_gaps(
     These have fewer rows than offsets, or are partly `archived` already. `firsts`: as in
     `ArchiveWriter.write`.
     """
-    rows: dict[LogId, int] = {}
-    first: dict[LogId, int] = dict(firsts)
+    rows = rows_of_logs(staged)
+    first = dict(firsts)
     for one in staged:
-        rows[one.log] = rows.get(one.log, 0) + one.rows
         first[one.log] = min(one.first, first.get(one.log, one.first))
     found = {}
     for log, at in planned.items():
