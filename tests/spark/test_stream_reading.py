@@ -74,7 +74,7 @@ def test_a_recreated_topic_is_reported_and_may_be_read(
     cluster.fill(topic, 0, [b"new"] * 3)
     with pytest.raises(StreamingQueryException, match="was deleted and created again") as message:
         run(cluster.stream(spark, topic), tmp_path)
-    assert "records from offsets 0: 10 on can no longer be read" in str(message.value)
+    assert "topic from offsets 0: 10 on can no longer be read" in str(message.value)
     run(cluster.stream(spark, topic, failOnDataLoss="false"), tmp_path)
     table = spark.read.parquet(str(tmp_path / "table"))
     values = sorted(bytes(row.value) for row in table.collect())

@@ -76,7 +76,7 @@ def _check_structs(schema: StructType, of: str, right: str) -> None:
     if name is not None:
         where = f": {name} has none" if name else ""
         raise OptionError(
-            f"{of} is without fields{where}, and Parquet holds no such column; {right}"
+            f"{of} is without fields{where}, and Parquet cannot store such a column; {right}"
         )
 
 
