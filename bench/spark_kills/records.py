@@ -64,7 +64,7 @@ class Missing(NamedTuple):
     duplicated: int
 
 
-def compared(source: Found, copy: Found) -> Missing:
+def compare(source: Found, copy: Found) -> Missing:
     there = np.unique(copy.numbers)
     lost = np.setdiff1d(source.numbers, there).size
     return Missing(int(lost), int(copy.numbers.size - there.size))

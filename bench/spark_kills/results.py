@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bench.report import write_json
 from bench.spark_kills.points import Point, Target
-from bench.spark_kills.records import Found, compared
+from bench.spark_kills.records import Found, compare
 
 
 class Kill(NamedTuple):
@@ -55,7 +55,7 @@ def content(outcome: Outcome, schedule: Iterable[tuple[Target, Point]]) -> dict[
     """
     done = Counter((kill.target, kill.point) for kill in outcome.kills)
     found = {"source": outcome.source, "target": outcome.target, "table": outcome.table}
-    missing = {name: compared(outcome.source, found[name]) for name in ("target", "table")}
+    missing = {name: compare(outcome.source, found[name]) for name in ("target", "table")}
     counts = {name: int(one.numbers.size) for name, one in found.items()}
     return {
         "records": outcome.records,

@@ -42,7 +42,7 @@ class BatchReader(DataSourceReader):
             return range_partitions(lookups.ask(self._parts))
 
     async def _parts(self, lookups: ClusterLookups) -> list[OffsetRange]:
-        ranges = await planned(self._options, self._narrowed, lookups)
+        ranges = await plan_ranges(self._options, self._narrowed, lookups)
         return await with_boundary_epochs(split(ranges, *self._options.split), lookups)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -60,7 +60,7 @@ class _Pushed:
         return pushed
 
 
-async def planned(
+async def plan_ranges(
     options: ReadOptions, narrowed: Narrowed, lookups: ClusterLookups
 ) -> list[OffsetRange]:
     now = await lookups.now(options.topics, {})

@@ -18,7 +18,7 @@ from tidelog.spark.data_loss import (
     to_verify,
 )
 from tidelog.spark.options import ReadOptions
-from tidelog.spark.planning import OffsetRange, limited, split
+from tidelog.spark.planning import OffsetRange, limit_sizes, split
 from tidelog.spark.stream_offsets import (
     ReadTo,
     Split,
@@ -90,7 +90,7 @@ class StreamPlanner:
         }
         if max_offsets is not None:
             turn = sum(at.offset for t in starts.values() for at in t.partitions.values())
-            sizes = limited(sizes, max_offsets, turn)
+            sizes = limit_sizes(sizes, max_offsets, turn)
         ends = {
             name: starts[name.topic].partitions[name.partition].offset + size
             for name, size in sizes.items()

@@ -18,7 +18,7 @@ from tidelog.history.history_format import decode_operation, encode_operation
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.report import WriteTiming
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check.decoding import decoded_lines
+from tidelog_pipeline.check.decoding import decode_lines
 from tidelog_pipeline.check.stages import tables
 from tidelog_pipeline.check.stages.log_stage import (
     FACTS_OFFSET,
@@ -48,7 +48,7 @@ def check(operations: Sequence[Operation], tasks: int = 2) -> tuple[Report, Writ
     """Check a history. `tasks`: the number of tasks among which the groups of each stage are
     distributed. Raises `HistoryError`."""
     lines = ((number, encode_operation(one)) for number, one in enumerate(operations, 1))
-    rows = _named(decoded_lines(lines), tables.OPERATIONS)
+    rows = _named(decode_lines(lines), tables.OPERATIONS)
     marks = _marks(rows)
     sends = _staged(_values(rows), value_stage(marks), tasks)
     readers = [row for row in rows if row["kind"] == "reader"]

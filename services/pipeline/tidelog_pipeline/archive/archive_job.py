@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.spark import register, watch
-from tidelog.spark.batch_reader import planned
+from tidelog.spark.batch_reader import plan_ranges
 from tidelog.spark.cluster_lookups import new_lookups
 from tidelog.spark.filters import Narrowed
 from tidelog.spark.option_values import OptionError
@@ -205,7 +205,7 @@ class _Writer:
         chosen = range_options(config.topics, config.since, config.until)
         requested = ReadOptions.of_batch({**chosen, BOOTSTRAP: config.bootstrap_servers})
         with new_lookups(config.bootstrap_servers) as lookups:
-            ranges = lookups.ask(lambda one: planned(requested, Narrowed(), one))
+            ranges = lookups.ask(lambda one: plan_ranges(requested, Narrowed(), one))
         found = {
             LogId(r.partition.topic, r.topic_id, r.partition.partition): Span(
                 r.start.offset, r.end.offset

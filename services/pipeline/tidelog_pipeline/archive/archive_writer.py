@@ -40,7 +40,7 @@ from tidelog_pipeline.archive.core.staged_files import (
     with_gaps,
 )
 from tidelog_pipeline.archive.core.value_format import ValueFormat
-from tidelog_pipeline.archive.file_checks import described
+from tidelog_pipeline.archive.file_checks import describe_files
 from tidelog_pipeline.archive.record_locations import (
     present_offsets,
     read_locations,
@@ -232,7 +232,7 @@ class ArchiveWriter:
         check_complete(given.get.get("rows", 0), staged, location)
         if self._strict:
             _check_read(staged, self._form)
-        files = described(rows.sparkSession, location, rows_of_files(staged))
+        files = describe_files(rows.sparkSession, location, rows_of_files(staged))
         return _Staged(location, staged, tuple(files))
 
     def _query_id(self) -> str:

@@ -13,7 +13,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.core.commits import AddedFile, Commit
 from tidelog_pipeline.archive.core.hours import ArchivedHour
-from tidelog_pipeline.archive.file_checks import damaged, described
+from tidelog_pipeline.archive.file_checks import describe_files, find_damaged
 from tidelog_pipeline.storage.directory import Directory
 
 
@@ -36,7 +36,7 @@ def compact(
     unknown = sorted(set(log.directory.files(hour.path)) - set(known))
     if unknown:
         return f"no commit names {unknown[0]}"
-    wrong = damaged(spark, log.directory.root, hour.files)
+    wrong = find_damaged(spark, log.directory.root, hour.files)
     if wrong:
         path = min(wrong)
         return f"{path} is damaged: {wrong[path]}"
@@ -62,7 +62,7 @@ def _in_order(frame: DataFrame, file_count: int) -> DataFrame:
 def _added(spark: SparkSession, staging: str, written: DataFrame) -> list[AddedFile]:
     rows = written.groupBy(sf.col("_metadata.file_name").alias("name")).count().collect()
     named = {path.rpartition("/")[2]: path for path in Directory(Path(staging)).files(".")}
-    return described(spark, staging, {named[row["name"]]: row["count"] for row in rows})
+    return describe_files(spark, staging, {named[row["name"]]: row["count"] for row in rows})
 
 
 def _totals(frame: DataFrame) -> _HourTotals:

@@ -28,7 +28,7 @@ _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
 
-def described(
+def describe_files(
     spark: SparkSession, location: str, rows_of_files: Mapping[str, int]
 ) -> list[AddedFile]:
     """Returns files that were just written below `location`, with sizes and checksums."""
@@ -49,7 +49,7 @@ def absent_or_cut(root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
     return {file.path: why for file, why in zip(listed, found, strict=True) if why}
 
 
-def damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
+def find_damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
     """Returns the faults of files, by path, according to all of their bytes."""
     listed = list(files)
     found = _mapped(

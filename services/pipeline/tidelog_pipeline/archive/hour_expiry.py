@@ -13,7 +13,7 @@ from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.core.commits import Commit, RemovedRows
 from tidelog_pipeline.archive.core.hours import ArchivedHour, before_damaged
 from tidelog_pipeline.archive.core.spans import LogId, united
-from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
+from tidelog_pipeline.archive.file_checks import absent_or_cut, find_damaged
 from tidelog_pipeline.archive.record_locations import LOG_COLUMNS, present_offsets, read_locations
 from tidelog_pipeline.session import QUERY_ERRORS
 
@@ -39,7 +39,7 @@ def expire(
     try:
         expired = _counted(spark, log, chosen)
     except QUERY_ERRORS:
-        wrong |= damaged(spark, root, [file for hour in chosen for file in hour.files])
+        wrong |= find_damaged(spark, root, [file for hour in chosen for file in hour.files])
         chosen, horizon_ms = before_damaged(hours, wrong, before_ms)
         expired = _counted(spark, log, chosen)
     if chosen or horizon_ms > log.state.expired_before_ms:

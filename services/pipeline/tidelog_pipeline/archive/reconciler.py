@@ -27,7 +27,7 @@ from tidelog_pipeline.archive.core.reconciliation import (
 from tidelog_pipeline.archive.core.spans import LogId, Span, remaining, united
 from tidelog_pipeline.archive.core.value_format import ValueFormat
 from tidelog_pipeline.archive.damaged_records import Prober, left_out, new_prober
-from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
+from tidelog_pipeline.archive.file_checks import absent_or_cut, find_damaged
 from tidelog_pipeline.archive.format_files import stored_format
 from tidelog_pipeline.archive.log_reader import read_ranges_of_logs, without_expired
 from tidelog_pipeline.archive.record_locations import (
@@ -108,7 +108,7 @@ def reconcile(
         now = logs_now(bootstrap, {log.topic for log in seen.state.covered}, must_exist=False)
         there = set(seen.files)
         files = [file for file in seen.state.all_files if file.path in there]
-        wrong = damaged(spark, root, files) if deep else absent_or_cut(root, files)
+        wrong = find_damaged(spark, root, files) if deep else absent_or_cut(root, files)
         if not wrong.keys() <= set(archive.load().paths) and number < _ATTEMPTS:
             # A compaction has removed them while they were read.
             continue
@@ -122,7 +122,7 @@ def reconcile(
             if not _has_changed(archive, bootstrap, seen, now):
                 # Spark reads only the needed parts of a file, and does not report which file
                 # failed.
-                found = damaged(spark, root, files)
+                found = find_damaged(spark, root, files)
                 if found.keys() <= inspection.wrong.keys():
                     raise
                 unreadable |= found

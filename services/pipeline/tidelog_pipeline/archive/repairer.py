@@ -20,7 +20,7 @@ from tidelog_pipeline.archive.core.missing_records import MissingRows
 from tidelog_pipeline.archive.core.reconciliation import spans_text
 from tidelog_pipeline.archive.core.spans import LogId, Span, united
 from tidelog_pipeline.archive.core.staged_files import rows_of_logs
-from tidelog_pipeline.archive.file_checks import damaged
+from tidelog_pipeline.archive.file_checks import find_damaged
 from tidelog_pipeline.archive.log_reader import without_expired
 from tidelog_pipeline.archive.record_locations import (
     find_missing_rows,
@@ -101,7 +101,7 @@ class Repairer:
 
     def _inspect(self) -> _Found:
         root, state = self._log.directory.root, self._log.state
-        wrong = damaged(self._spark, root, state.all_files)
+        wrong = find_damaged(self._spark, root, state.all_files)
         unknown = self._log.unnamed_files()
         for path, why in sorted(wrong.items()):
             self._print(f"{path}: {why}")

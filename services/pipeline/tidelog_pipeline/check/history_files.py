@@ -101,7 +101,7 @@ def count_lines(span: ByteRange) -> int:
     """Returns the number of lines that begin in the range: at the start or after a newline."""
     begin = max(0, span.start - 1)
     count, left = int(span.start == 0), span.end - 1 - begin
-    with _opened(span.uri) as file:
+    with _open(span.uri) as file:
         file.seek(begin)
         while left > 0 and (chunk := file.read(min(left, _CHUNK_BYTES))):
             count += chunk.count(b"\n")
@@ -115,7 +115,7 @@ def lines_of(span: ByteRange) -> Iterator[bytes]:
     The last line of a file may lack one. A line that is longer than allowed comes in parts of
     at most `MAX_LINE_BYTES`.
     """
-    with _opened(span.uri) as file:
+    with _open(span.uri) as file:
         at = span.start
         if at:
             # A line may begin exactly here, after the end of the previous one.
@@ -145,7 +145,7 @@ def _open_system(uri: str) -> tuple[fs.FileSystem, str]:
     return system, path
 
 
-def _opened(uri: str) -> BinaryIO:
+def _open(uri: str) -> BinaryIO:
     system, path = _open_system(uri)
     if isinstance(system, fs.LocalFileSystem):
         return Path(path).open("rb")

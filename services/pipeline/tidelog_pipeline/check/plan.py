@@ -30,7 +30,7 @@ from tidelog.history.history_format import decode_operation
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.report import MAX_NEMESIS_EVENTS, WriteTiming
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check.decoding import counted, decoded
+from tidelog_pipeline.check.decoding import count_range_lines, decode_rows
 from tidelog_pipeline.check.history_files import ByteRange, find_files, ranges_of
 from tidelog_pipeline.check.stages import tables
 from tidelog_pipeline.check.stages.log_stage import (
@@ -85,7 +85,7 @@ def check(spark: SparkSession, location: str, range_bytes: int) -> CheckResult:
     """
     ranges = ranges_of(find_files(location), range_bytes)
     with ExitStack() as kept:
-        operations = kept.enter_context(_kept(_operations(spark, ranges)))
+        operations = kept.enter_context(_persisted(_operations(spark, ranges)))
         undecoded = _first_undecoded(operations)
         if undecoded is not None:
             # An earlier line may contradict those before it, and would be reported first.
@@ -94,9 +94,9 @@ def check(spark: SparkSession, location: str, range_bytes: int) -> CheckResult:
         width = _width(spark, ranges)
         narrow = max(1, min(width, listing.partitions))
         values = _values(operations)
-        sends = kept.enter_context(_kept(_staged(values, value_stage(listing.marks), width)))
+        sends = kept.enter_context(_persisted(_staged(values, value_stage(listing.marks), width)))
         readers = operations.where("kind = 'reader'")
-        read = kept.enter_context(_kept(_staged(readers, reader_stage(listing.marks), narrow)))
+        read = kept.enter_context(_persisted(_staged(readers, reader_stage(listing.marks), narrow)))
         acknowledged = sends.where(F.col("outcome") == Outcome.OK.value)
         by_offset = _staged(_log(operations, acknowledged, read), log_stage(listing.marks), narrow)
         by_sender = _staged(acknowledged, sender_stage(listing.marks), narrow)
@@ -122,11 +122,11 @@ def _raise_first(
 
 def _operations(spark: SparkSession, ranges: list[ByteRange]) -> DataFrame:
     rows = [(*span, None) for span in ranges]
-    counts = tables.LINE_COUNTS.map(_spread(spark, rows), counted).collect()
+    counts = tables.LINE_COUNTS.map(_spread(spark, rows), count_range_lines).collect()
     lines = {(row["uri"], row["start"]): row["lines"] for row in counts}
     firsts = accumulate((lines[span.uri, span.start] for span in ranges), initial=1)
     numbered = [(*span, first) for span, first in zip(ranges, firsts, strict=False)]
-    return tables.OPERATIONS.map(_spread(spark, numbered), decoded)
+    return tables.OPERATIONS.map(_spread(spark, numbered), decode_rows)
 
 
 def _spread(spark: SparkSession, rows: list[Row]) -> DataFrame:
@@ -135,7 +135,7 @@ def _spread(spark: SparkSession, rows: list[Row]) -> DataFrame:
 
 
 @contextmanager
-def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
     """Keeps a frame on the executors' disks, because several stages read it."""
     frame.persist(StorageLevel.DISK_ONLY)
     try:

@@ -75,7 +75,7 @@ def test_messages_become_rows_of_their_schema() -> None:
     value = of(
         id=1, depths=[{"metres": 2.5}], large=2**64 - 1, wind=1, by_day={"mon": 3}
     ).SerializeToString()
-    message = protobuf_values.parsed(of, value)
+    message = protobuf_values.parse(of, value)
     assert message is not None
     assert protobuf_values.row_of(message) == (
         1,
@@ -91,9 +91,9 @@ def test_foreign_bytes_are_not_a_message() -> None:
     """Bytes of another message are often well formed, with other field numbers."""
     of = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Depth")
     tide = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Tide")
-    assert protobuf_values.parsed(of, b"\xff") is None
+    assert protobuf_values.parse(of, b"\xff") is None
     other = tide(large=4).SerializeToString()
-    assert protobuf_values.parsed(of, other) is None
+    assert protobuf_values.parse(of, other) is None
     assert protobuf_values.mismatch(of, other) == ("it has fields with unknown numbers: 4")
     assert "not a protobuf message" in protobuf_values.mismatch(of, b"\xff")
 

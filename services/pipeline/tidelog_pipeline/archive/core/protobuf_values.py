@@ -89,7 +89,7 @@ def row_of(message: Message) -> tuple[Any, ...]:
     return tuple(_field(message, field) for field in message.DESCRIPTOR.fields)
 
 
-def parsed(of: type[Message], value: bytes) -> Message | None:
+def parse(of: type[Message], value: bytes) -> Message | None:
     """Parses a message; None: it is not one.
 
     A value with fields that the message does not name is not one, either: these fields would be
