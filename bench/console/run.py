@@ -74,7 +74,7 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
         (f"topics/{topic}", f"{settings.partitions:,} partitions"),
         (f"topics/{topic}/0", "Who led"),
         ("brokers", MAP_SHOWN),
-        ("moves", "Nothing moves."),
+        ("moves", "No operation is running."),
         ("events", "controller-"),
         (f"records?topic={topic}&partition=0", "buoy-"),
     ):
