@@ -24,13 +24,7 @@ from tidelog.state_changes.tracing import TraceScope
 from tidelog.state_changes.tracing import trace as lives_in
 from unit.cli.conftest import Commands
 from unit.client.planted_topic import publish
-from unit.state_changes.sample_events import (
-    BEGAN_MS,
-    elsewhere,
-    leader_death,
-    of_broker,
-    state_change,
-)
+from unit.state_changes.planted import BEGAN_MS, elsewhere, leader_death, of_broker, told
 from unit.state_changes.test_log_lines import line
 
 _GOLDEN = Path(__file__).parent / "golden"
@@ -261,7 +255,7 @@ def test_json_has_one_document_per_change(commands: Commands) -> None:
 
 
 def test_since_omits_older_changes(commands: Commands) -> None:
-    late = state_change(86_400_000, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=2000)
+    late = told(86_400_000, "broker-1", Kind.ISR_EXPAND, Stage.COMPLETED, revision=2000)
     _tell(commands, [*leader_death(), late])
     since = format_time(BEGAN_MS + 3_600_000)
     result = commands.run("trace", "sea/0", "--since", since)
@@ -356,7 +350,7 @@ async def _events_of(
 def test_an_unknown_topic_without_recorded_events_is_rejected(
     commands: Commands, wanted: str
 ) -> None:
-    creation = state_change(0, "broker-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
+    creation = told(0, "broker-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
     _tell(commands, [creation, *leader_death()])
     result = commands.run("trace", wanted)
     assert result.exit_code == ExitStatus.NOT_FOUND
@@ -366,9 +360,7 @@ def test_an_unknown_topic_without_recorded_events_is_rejected(
 
 @pytest.mark.parametrize("wanted", ["ore", "ore/0", "ore/5"])
 def test_a_deleted_topic_has_a_trace(commands: Commands, wanted: str) -> None:
-    deletion = state_change(
-        0, "broker-1", Kind.TOPIC_DELETION, Stage.COMPLETED, topic="ore", partition=-1
-    )
+    deletion = told(0, "broker-1", Kind.TOPIC_DELETION, Stage.COMPLETED, topic="ore", partition=-1)
     _tell(commands, [deletion])
     result = commands.run("trace", wanted)
     assert result.exit_code == ExitStatus.DONE
@@ -387,7 +379,7 @@ def test_an_end_that_only_the_topic_could_have_is_not_reported_missing(commands:
 
 def test_a_note_says_how_far_back_the_trace_reaches(commands: Commands) -> None:
     _tell(commands, [e for e in leader_death() if e.service == "broker-1"])
-    _tell(commands, [state_change(99, "broker-3", Kind.HW_STALLED, Stage.COMPLETED)])
+    _tell(commands, [told(99, "broker-3", Kind.HW_STALLED, Stage.COMPLETED)])
     note = f"broker-3 remembers nothing from before {format_time(BEGAN_MS + 99)}"
     assert note in commands.run("trace", "sea/0").stderr
     since = format_time(BEGAN_MS + 99)
@@ -396,7 +388,7 @@ def test_a_note_says_how_far_back_the_trace_reaches(commands: Commands) -> None:
 
 def test_a_topic_younger_than_all_rings_has_a_complete_trace(commands: Commands) -> None:
     joined = of_broker(-99, Kind.BROKER_JOINED, 3)
-    creation = state_change(-9, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
+    creation = told(-9, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
     _tell(commands, [joined, joined._replace(service="broker-1"), creation, *leader_death()])
     assert "remembers nothing from before" not in commands.run("trace", "sea/0").stderr
     assert "remembers nothing from before" in commands.run("trace").stderr

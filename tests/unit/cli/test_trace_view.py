@@ -8,18 +8,12 @@ from tidelog.cli import trace_view
 from tidelog.state_changes.event import Cause, Change, Kind, Stage, StateChange
 from tidelog.state_changes.gaps import Memories
 from tidelog.state_changes.tracing import TraceScope, trace
-from unit.state_changes.sample_events import (
-    BEGAN_MS,
-    late_full_state,
-    leader_death,
-    of_broker,
-    state_change,
-)
+from unit.state_changes.planted import BEGAN_MS, late_full_state, leader_death, of_broker, told
 
 SEA_0 = TraceScope("sea", 0)
 SHRINK = Change("b1-40-7", Cause.LAG_TIME, BEGAN_MS)
 REFUSED = [
-    state_change(at_ms, "broker-1", Kind.ISR_SHRINK, stage, change=SHRINK, cause=cause, revision=9)
+    told(at_ms, "broker-1", Kind.ISR_SHRINK, stage, change=SHRINK, cause=cause, revision=9)
     for at_ms, stage, cause in ((0, Stage.REQUESTED, None), (4, Stage.FAILED, Cause.CONFLICT))
 ]
 

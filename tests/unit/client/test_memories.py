@@ -11,10 +11,10 @@ from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, Stage
 from tidelog.state_changes.tracing import TraceScope
 from tidelog.v1 import inspect_pb2 as pb
-from unit.state_changes.sample_events import BEGAN_MS, state_change
+from unit.state_changes.planted import BEGAN_MS, told
 
 RING = "127.0.0.1:7501"
-EVENT = event_to_wire(state_change(500, "broker-1", Kind.HW_STALLED, Stage.COMPLETED))
+EVENT = event_to_wire(told(500, "broker-1", Kind.HW_STALLED, Stage.COMPLETED))
 
 
 class _Ring:

@@ -16,7 +16,7 @@ from unit.client.fake_broker import FakeCluster
 from unit.client.memory_connections import MemoryConnections
 from unit.client.planted_topic import publish, write
 from unit.metadata.virtual_time import run, virtual_clock
-from unit.state_changes.sample_events import BEGAN_MS, elsewhere, leader_death, state_change
+from unit.state_changes.planted import BEGAN_MS, elsewhere, leader_death, told
 
 SEA_0 = TraceScope("sea", 0)
 NOBODY = 9
@@ -51,7 +51,7 @@ def read(cluster: FakeCluster, scope: TraceScope = SEA_0, **bounds: Any) -> Publ
 def shrinks(count: int) -> list[StateChange]:
     """One event each second."""
     return [
-        state_change(n * 1_000, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=n + 1)
+        told(n * 1_000, "broker-1", Kind.ISR_SHRINK, Stage.COMPLETED, revision=n + 1)
         for n in range(count)
     ]
 

@@ -19,13 +19,7 @@ from tidelog_pipeline.state_changes.core.event_rows import (
 )
 from tidelog_pipeline.state_changes.core.incarnations import ObservedPeriod
 from tidelog_pipeline.state_changes.core.table_rows import rows_of_partition
-from unit.state_changes.sample_events import (
-    BEGAN_MS,
-    elsewhere,
-    late_full_state,
-    leader_death,
-    state_change,
-)
+from unit.state_changes.planted import BEGAN_MS, elsewhere, late_full_state, leader_death, told
 
 SEA = TopicPartition("sea", 0)
 END_MS = 30_000
@@ -58,26 +52,22 @@ def intervals(events: list[StateChange], trouble: str) -> list[tuple[int, int, b
 
 def isr_change(at_ms: int, kind: Kind, brokers: list[int], isr: list[int]) -> list[StateChange]:
     change = Change(f"i{at_ms}", Cause.LAG_TIME, BEGAN_MS + at_ms)
-    request = state_change(
+    request = told(
         at_ms, "broker-3", kind, Stage.REQUESTED, change=change, brokers=brokers, isr=isr, min_isr=2
     )
-    done = state_change(
-        at_ms + 2, "broker-3", kind, Stage.COMPLETED, change=change, revision=1100 + at_ms
-    )
+    done = told(at_ms + 2, "broker-3", kind, Stage.COMPLETED, change=change, revision=1100 + at_ms)
     return [request, done]
 
 
 def election(at_ms: int, before: int, leader: int, revision: int, kind: Kind) -> StateChange:
     change = Change(f"e{at_ms}", Cause.BROKER_STOPPING, BEGAN_MS + at_ms)
-    event = state_change(
-        at_ms, "controller-1", kind, Stage.COMPLETED, change=change, revision=revision
-    )
+    event = told(at_ms, "controller-1", kind, Stage.COMPLETED, change=change, revision=revision)
     return event._replace(details={"leader_before": before, "leader": leader})
 
 
 def creation(at_ms: int, leader: int, revision: int, **given: Any) -> StateChange:
     change = Change(f"c{at_ms}", Cause.TOPIC_CREATED, BEGAN_MS + at_ms)
-    event = state_change(at_ms, "controller-1", Kind.CREATE, Stage.COMPLETED, change=change)
+    event = told(at_ms, "controller-1", Kind.CREATE, Stage.COMPLETED, change=change)
     details: dict[str, Any] = {"replicas": [1, 2, 3], "leader": leader, "isr": [1, 2, 3]}
     return event._replace(revision=revision, details=details, **given)
 
@@ -85,12 +75,12 @@ def creation(at_ms: int, leader: int, revision: int, **given: Any) -> StateChang
 def deletion(at_ms: int, leader: int, revision: int, **given: Any) -> list[StateChange]:
     """Deletion of its replicas, then of its key."""
     change = Change(f"d{at_ms}", Cause.TOPIC_DELETED, BEGAN_MS + at_ms)
-    stop = state_change(at_ms, "controller-1", Kind.STOP, Stage.COMPLETED, change=change)
+    stop = told(at_ms, "controller-1", Kind.STOP, Stage.COMPLETED, change=change)
     isr = [] if leader == NO_LEADER else [1, 2, 3]
     details: dict[str, Any] = {
         "leader_before": leader, "leader": NO_LEADER, "isr_before": isr, "isr": [],
     }  # fmt: skip
-    gone = state_change(at_ms + 20, "controller-1", Kind.DELETE, Stage.COMPLETED, change=change)
+    gone = told(at_ms + 20, "controller-1", Kind.DELETE, Stage.COMPLETED, change=change)
     gone = gone._replace(change_id=f"k{at_ms}", revision=revision + 1)
     stop = stop._replace(revision=revision, details=details)
     return [stop._replace(**given), gone._replace(**given)]
@@ -169,7 +159,7 @@ def test_a_recreated_topic_is_another_topic(is_told: bool) -> None:
     previous = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
     new = creation(900, 2, 3000, topic_id="id-of-new-sea")
     # A replica of the previous topic that returns late.
-    stray = state_change(
+    stray = told(
         950, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=3100
     )
     found = tables([*previous, new, stray])
@@ -202,7 +192,7 @@ def test_another_topic_of_the_same_name_is_distinguished_by_its_id() -> None:
 
 
 def test_a_leftover_replica_of_a_previous_topic_is_not_an_observed_partition() -> None:
-    stray = state_change(
+    stray = told(
         5, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=900
     )
     previous = stray._replace(topic_id="id-of-former-sea")
@@ -211,7 +201,7 @@ def test_a_leftover_replica_of_a_previous_topic_is_not_an_observed_partition() -
 
 
 def test_replica_events_alone_imply_a_partition_that_exists_throughout() -> None:
-    damaged = state_change(50, "broker-3", Kind.REPLICA_DAMAGED, Stage.COMPLETED, broker=3)
+    damaged = told(50, "broker-3", Kind.REPLICA_DAMAGED, Stage.COMPLETED, broker=3)
     [observed] = tables([damaged])["observed"]
     assert (observed["begin_at"], observed["end_at"]) == (-1_000, END_MS)
 
@@ -288,7 +278,7 @@ def test_events_from_log_lines_and_from_the_topic_are_equal() -> None:
 def test_topic_wide_events_apply_to_its_partitions_and_count_once() -> None:
     """Strays of two partitions are deleted as one, which supersedes the earlier commands."""
     change = Change("b1-aside-7", Cause.STRAY, BEGAN_MS)
-    strays = state_change(
+    strays = told(
         50, "broker-1", Kind.DELETE, Stage.COMPLETED, change=change, partition=-1, broker=1,
         revision=5000, partitions=[0, 1],
     )  # fmt: skip

@@ -6,12 +6,12 @@ from tidelog.state_changes.change_trace import ChangeTrace, Gap
 from tidelog.state_changes.event import NO_BROKER, Cause, Change, Kind, Stage, StateChange
 from tidelog.state_changes.gaps import Memories
 from tidelog.state_changes.tracing import TraceScope, trace
-from unit.state_changes.sample_events import (
+from unit.state_changes.planted import (
     BEGAN_MS,
     late_full_state,
     leader_death,
     replica,
-    state_change,
+    told,
 )
 
 SEA_0 = TraceScope("sea", 0)
@@ -24,9 +24,7 @@ def _timeline(events: list[StateChange], memories: Memories | None = None) -> Ch
 
 
 def _shrink(at_ms: int, stage: Stage, cause: Cause | None = None) -> StateChange:
-    return state_change(
-        at_ms, "broker-1", Kind.ISR_SHRINK, stage, change=SHRINK, cause=cause, revision=9
-    )
+    return told(at_ms, "broker-1", Kind.ISR_SHRINK, stage, change=SHRINK, cause=cause, revision=9)
 
 
 # Causes.
@@ -83,7 +81,7 @@ def test_a_later_truncation_does_not_prolong_the_change() -> None:
 def test_a_lasting_condition_has_its_duration() -> None:
     standing = Change("broker-3-hw", Cause.NO_FOLLOWER_PROGRESS, BEGAN_MS)
     stalled, moves = (
-        state_change(at_ms, "broker-3", kind, Stage.COMPLETED, change=standing, broker=3)
+        told(at_ms, "broker-3", kind, Stage.COMPLETED, change=standing, broker=3)
         for at_ms, kind in ((2_000, Kind.HW_STALLED), (12_000, Kind.HIGH_WATERMARK_RESUMED))
     )
     assert _timeline([stalled, moves]).took_ms == 12_000

@@ -15,7 +15,7 @@ from tidelog.state_changes.event import (
     broker_stopping,
 )
 from tidelog.state_changes.tracing import TraceScope, trace
-from unit.state_changes.sample_events import BEGAN_MS, of_broker, state_change
+from unit.state_changes.planted import BEGAN_MS, of_broker, told
 
 REPORT = Change("broker-1-leader-2-report-7", Cause.NO_ANSWER, BEGAN_MS + 100)
 STOPPING = broker_stopping(2, 42, BEGAN_MS)
@@ -106,10 +106,10 @@ def test_identical_facts_are_kept_separate() -> None:
 
 def test_a_deletion_finished_by_the_next_controller_keeps_its_first_id() -> None:
     change = Change("c1-5", Cause.REQUESTED, BEGAN_MS)
-    requested = state_change(
+    requested = told(
         0, "controller-1", Kind.TOPIC_DELETION, Stage.REQUESTED, change=change, partition=-1
     )
-    gone = state_change(
+    gone = told(
         4_000, "controller-2", Kind.TOPIC_DELETION, Stage.COMPLETED, partition=-1, revision=9
     )
     (timeline,) = _timelines(requested, gone)

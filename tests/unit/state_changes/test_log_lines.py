@@ -8,7 +8,7 @@ from tidelog.state_changes.event import StateChange
 from tidelog.state_changes.json_form import EVENT, to_object
 from tidelog.state_changes.log_lines import LogLines
 from tidelog.state_changes.tracing import TraceScope
-from unit.state_changes.sample_events import elsewhere, leader_death
+from unit.state_changes.planted import elsewhere, leader_death
 
 
 def line(change: StateChange) -> bytes:

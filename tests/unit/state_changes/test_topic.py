@@ -13,7 +13,7 @@ from tidelog.state_changes.topic import (
     key_of,
     value_of,
 )
-from unit.state_changes.sample_events import elsewhere, leader_death
+from unit.state_changes.planted import elsewhere, leader_death
 
 
 def test_a_record_has_the_whole_event() -> None:

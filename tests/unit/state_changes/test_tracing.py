@@ -14,14 +14,14 @@ from tidelog.state_changes.tracing import (
     TraceScope,
     trace,
 )
-from unit.state_changes.sample_events import (
+from unit.state_changes.planted import (
     BEGAN_MS,
     ELECTION,
     elsewhere,
     leader_death,
     of_broker,
     replica,
-    state_change,
+    told,
 )
 
 SEA_0 = TraceScope("sea", 0)
@@ -48,7 +48,7 @@ def test_a_leaders_death_is_listed_from_its_cause_to_its_last_follower() -> None
 
 
 def test_an_offset_in_the_details_names_no_broker() -> None:
-    shrink = state_change(
+    shrink = told(
         0, "broker-3", Kind.ISR_SHRINK, Stage.COMPLETED, revision=5, brokers=[1], end_offsets=[9]
     )
     assert _kinds(trace([shrink, *elsewhere()], SEA_0)) == [Kind.ISR_SHRINK]
@@ -90,12 +90,12 @@ def test_a_partition_without_events_has_no_changes() -> None:
 
 
 def test_changes_of_a_partition_include_those_of_its_topic() -> None:
-    creation = state_change(0, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
+    creation = told(0, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED, partition=-1)
     assert Kind.TOPIC_CREATION in _kinds(trace([creation, *leader_death()], SEA_0))
 
 
 def test_events_before_the_requested_time_are_omitted() -> None:
-    later = state_change(500, "broker-3", Kind.ISR_EXPAND, Stage.COMPLETED, revision=1050)
+    later = told(500, "broker-3", Kind.ISR_EXPAND, Stage.COMPLETED, revision=1050)
     scope = SEA_0._replace(since_ms=BEGAN_MS + 400)
     assert _kinds(trace([*leader_death(), later], scope)) == [Kind.ISR_EXPAND]
 
@@ -129,7 +129,7 @@ def test_without_events_of_the_controller_no_acknowledgement_is_missing() -> Non
 
 def test_a_superseded_command_is_not_waited_for() -> None:
     newer = Change("c3-18", Cause.BROKER_JOINED, BEGAN_MS + 40)
-    next_command = state_change(
+    next_command = told(
         40, "controller-1", Kind.BECOME_FOLLOWER, Stage.ACKNOWLEDGED, change=newer, broker=1,
         revision=1060,
     )  # fmt: skip
@@ -145,15 +145,11 @@ def test_a_deletion_is_not_waited_for_from_a_replica_that_ended_as_a_stray() -> 
     expected = Change("c3-20", Cause.TOPIC_DELETED, BEGAN_MS)
     aside = set_aside(2, BEGAN_MS + 60_000)
     events = [
-        state_change(
+        told(
             1, "controller-1", Kind.DELETE, Stage.REQUESTED, change=expected, broker=2, revision=9
         ),
-        state_change(
-            60_000, "broker-2", Kind.STOP, Stage.COMPLETED, change=aside, broker=2, revision=14
-        ),
-        state_change(
-            90_000, "broker-2", Kind.DELETE, Stage.COMPLETED, change=aside, broker=2, revision=30
-        ),
+        told(60_000, "broker-2", Kind.STOP, Stage.COMPLETED, change=aside, broker=2, revision=14),
+        told(90_000, "broker-2", Kind.DELETE, Stage.COMPLETED, change=aside, broker=2, revision=30),
     ]
     for kept in (events, [events[0], events[2]]):
         deletion, stray = trace(kept, SEA_0)
@@ -167,12 +163,12 @@ def test_a_deletion_is_not_waited_for_from_a_replica_that_ended_as_a_stray() -> 
 def test_strays_reported_together_have_each_ended() -> None:
     expected = Change("c3-20", Cause.TOPIC_DELETED, BEGAN_MS)
     removed = Change("b2-61-removed", Cause.STRAY)
-    together = state_change(
+    together = told(
         90_000, "broker-2", Kind.DELETE, Stage.COMPLETED, change=removed, broker=2, revision=30,
         partition=NO_PARTITION, partitions=[0, 1],
     )  # fmt: skip
     events = [together] + [
-        state_change(
+        told(
             1, "controller-1", Kind.DELETE, Stage.REQUESTED, change=expected, broker=2, revision=9,
             partition=partition,
         )
@@ -216,6 +212,6 @@ def test_two_events_that_differ_only_in_details_are_two() -> None:
 
 
 def test_details_in_another_order_are_the_same() -> None:
-    shrink = state_change(0, "broker-3", Kind.ISR_SHRINK, Stage.COMPLETED, isr=[1], leader=3)
+    shrink = told(0, "broker-3", Kind.ISR_SHRINK, Stage.COMPLETED, isr=[1], leader=3)
     other = shrink._replace(details=dict(reversed(list(shrink.details.items()))))
     assert shrink.identity == other.identity

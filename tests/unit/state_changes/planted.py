@@ -17,7 +17,7 @@ BEGAN_MS = 1_790_000_000_000
 ELECTION = Change("c3-17", Cause.BROKER_CRASHED, BEGAN_MS + 10, "0af7651916cd43dd8448eb211c80319c")
 
 
-def state_change(
+def told(
     at_ms: int,
     service: str,
     kind: Kind,
@@ -58,7 +58,7 @@ def state_change(
 def of_broker(
     at_ms: int, kind: Kind, broker: int, *, revision: int = 0, cause: Cause = Cause.NONE
 ) -> StateChange:
-    return state_change(
+    return told(
         at_ms,
         "controller-1",
         kind,
@@ -75,7 +75,7 @@ def replica(
     at_ms: int, service: str, broker: int, stage: Stage, *, kind: Kind = Kind.BECOME_FOLLOWER
 ) -> StateChange:
     """A replica's part in the election."""
-    return state_change(
+    return told(
         at_ms,
         service,
         kind,
@@ -94,7 +94,7 @@ def leader_death() -> list[StateChange]:
     controller = [
         of_broker(8, Kind.BROKER_FENCED, 2, cause=Cause.BROKER_CRASHED),
         of_broker(9, Kind.BROKER_LEFT, 2, revision=1042, cause=Cause.BROKER_CRASHED),
-        state_change(
+        told(
             10,
             "controller-1",
             Kind.ELECTION,
@@ -103,7 +103,7 @@ def leader_death() -> list[StateChange]:
             leader_before=2,
             leader=3,
         ),
-        state_change(
+        told(
             14,
             "controller-1",
             Kind.ELECTION,
@@ -136,10 +136,8 @@ def elsewhere() -> list[StateChange]:
     """Events that do not concern sea/0: another topic, another partition, a broker without any
     of its replicas."""
     return [
-        state_change(
-            11, "controller-1", Kind.ELECTION, Stage.COMPLETED, topic="ore", revision=1041
-        ),
-        state_change(12, "broker-3", Kind.ISR_SHRINK, Stage.COMPLETED, partition=1, revision=1044),
+        told(11, "controller-1", Kind.ELECTION, Stage.COMPLETED, topic="ore", revision=1041),
+        told(12, "broker-3", Kind.ISR_SHRINK, Stage.COMPLETED, partition=1, revision=1044),
         of_broker(13, Kind.BROKER_LEFT, 9, revision=1045),
     ]
 
@@ -147,7 +145,7 @@ def elsewhere() -> list[StateChange]:
 def late_full_state() -> list[StateChange]:
     """Broker 2 has returned in another incarnation and learns of the election from its full
     state."""
-    late = state_change(
+    late = told(
         18_600, "broker-2", Kind.BECOME_FOLLOWER, Stage.RECEIVED,
         change=ELECTION._replace(cause=Cause.FULL_STATE, requested_at_ms=0), broker=2,
         revision=1043, leader_epoch=6,
