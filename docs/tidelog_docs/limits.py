@@ -14,7 +14,7 @@ from tidelog.record_limits import (
     MAX_READ_HEADERS_PER_RECORD,
     RECORD_LIMITS,
 )
-from tidelog_admin_api.json_entries import MAX_JSON_ENTRIES
+from tidelog_admin_api.limits import MAX_JSON_ENTRIES
 from tidelog_docs.markdown import cell, code, table
 
 # Limits with one value, by what they limit.

@@ -94,9 +94,9 @@ async def test_another_replica_is_made_leader(console: Console, rest: httpx.Asyn
     body = {"topic": "helm", "assignment": [[1, 2]]}
     (await rest.post("/v1/topics", json=body)).raise_for_status()
     await console.open("topics/helm/0")
-    await console.button("Let another lead…").click()
+    await console.button("Change leader…").click()
     await console.look()
-    await console.button("Let it lead").click()
+    await console.button("Transfer leadership").click()
     await expect(console.page.get_by_text("Broker 2 leads helm/0.")).to_be_visible()
     await until_partition(rest, "helm/0", leader=2)
     await expect(console.page.get_by_label("State changes")).to_contain_text("leader 1 → 2")

@@ -71,7 +71,7 @@ async def many() -> AsyncIterator[str]:
         state_change(n, topic="sea-3", partition=n) for n in range(1, EVENTS + 1)
     ]
 
-    cluster.states.told = ReportedStates((controller(1),), ())
+    cluster.states.reported = ReportedStates((controller(1),), ())
 
     async def change() -> None:
         for turn in itertools.count():
@@ -145,7 +145,7 @@ async def test_older_events_are_drawn_on_request(browser: Browser, many: str) ->
     await console.open("events")
     events = console.page.get_by_role("main").get_by_role("listitem")
     await expect(events).to_have_count(EVENTS_AT_ONCE)
-    await console.button("Show older ones").click()
+    await console.button("Show older events").click()
     await expect(events).to_have_count(2 * EVENTS_AT_ONCE)
     await console.close()
     assert console.faults == []
@@ -158,8 +158,8 @@ async def test_records_of_all_partitions_are_read_in_parts_and_the_page_says_so(
     await console.open("records?topic=sea-3")
     parts = console.page.get_by_role("group", name="Partitions that are read")
     await expect(parts).to_contain_text(f"Partitions 0 to 23 of {PARTITIONS}: the others are left")
-    await expect(console.button("Those before")).to_be_disabled()
-    await console.button("Those after").click()
+    await expect(console.button("Previous")).to_be_disabled()
+    await console.button("Next").click()
     await expect(parts).to_contain_text("Partitions 24 to 47")
     await console.page.get_by_label("Partition", exact=True).fill(str(PARTITIONS - 1))
     await console.page.keyboard.press("Enter")

@@ -71,9 +71,9 @@ async def test_a_move_is_followed_to_its_end_and_reversed(
     await expect(console.page.get_by_text("2 of 2 moves done")).to_be_visible()
     await until_replicas(rest, "drift", [[3, 2], [3, 1]])
 
-    await console.button("Move back…").click()
+    await console.button("Reverse…").click()
     await expect(console.plan).to_contain_text("2 partitions")
-    await console.button("Begin to move back").click()
+    await console.button("Begin the reversal").click()
     await console.follow()
     await expect(console.page.get_by_role("heading", name="Reversal")).to_be_visible()
     await console.until_state("done")
@@ -102,9 +102,9 @@ async def test_a_move_under_way_is_seen_and_cancelled(
     await expect(console.page.get_by_text("broker 3 to be in sync")).to_be_visible()
 
     await console.button("Cancel…").click()
-    await expect(console.plan).to_contain_text("1 move under way would go back")
+    await expect(console.plan).to_contain_text("1 active move would be reverted")
     await until_replicas(rest, "ebb", [[1, 2, 3]])
-    await console.button("Stop it, and go back").click()
+    await console.button("Cancel and revert").click()
     await console.until_state("cancelled")
     await expect(console.button("Cancel…")).to_have_count(0)
     await until_replicas(rest, "ebb", [[1, 2]])

@@ -15,10 +15,10 @@ PAGES = {
     "overview": ("All is well", "Leaders per broker", "Partitions by broker", "Gateways", "alive"),
     "topics": ("sea", "in sync"),
     "topics/sea": ("Partitions", "HW", "LEO", "Lag"),
-    "topics/sea?tab=config": ("retention_ms", "What it does"),
+    "topics/sea?tab=config": ("retention_ms", "Description"),
     "topics/sea/0": ("Replicas", "Lag over time", "State changes", "Who led"),
     "brokers": ("running", "Disk free", "Racks"),
-    "moves": ("Throttle", "Nothing moves."),
+    "moves": ("Throttle", "No operation is running."),
     "events": ("completed", "live"),
     "records?topic=sea": ("buoy-59", "60 records"),
 }
@@ -57,7 +57,7 @@ def _replica_label(broker: int) -> re.Pattern[str]:
 async def test_a_topic_is_found_by_a_part_of_its_name(console: Console) -> None:
     await console.open("topics")
     await console.page.get_by_label("Find a topic").fill("no such")
-    await expect(console.page.get_by_text("No topic is like that.")).to_be_visible()
+    await expect(console.page.get_by_text("No topic matches.")).to_be_visible()
     await console.page.get_by_label("Find a topic").fill("se")
     await expect(console.page.get_by_role("link", name="sea", exact=True)).to_be_visible()
 

@@ -42,7 +42,7 @@ async def shown(browser: Browser) -> AsyncIterator[Console]:
     cluster = FakeCluster()
     cluster.events.remembered = HISTORY
     cluster.events.silent = (Silent("127.0.0.1:7503", "it is gone"),)
-    cluster.published.told = Published([], (UNREAD,))
+    cluster.published.result = Published([], (UNREAD,))
     cluster.admin.brokers = [
         broker(1, replicas=7, leaders=3),
         broker(2, replicas=6, leaders=2, status="gone"),
@@ -63,7 +63,9 @@ async def test_the_timeline_shows_changes_and_causes_newest_first(shown: Console
     await expect(entries.nth(0)).to_contain_text("ISR expand")
     await expect(entries.nth(0)).to_contain_text("in sync 2 → 2, 1 · because caught up")
     await expect(entries.nth(1)).to_contain_text("leader 1 → 2; in sync 1, 2 → 2")
-    await expect(entries.nth(1)).to_contain_text("because broker crashed · told by controller-1")
+    await expect(entries.nth(1)).to_contain_text(
+        "because broker crashed · reported by controller-1"
+    )
     await expect(entries.nth(2)).to_contain_text("leader 1; in sync 1, 2")
 
 
@@ -73,7 +75,9 @@ async def test_possibly_missing_events_are_reported_beside_the_events(
 ) -> None:
     await shown.open(place)
     missing = shown.page.get_by_role("list", name="What may be missing")
-    silence = "127.0.0.1:7503 did not answer (it is gone): what it alone knows is missing."
+    silence = (
+        "127.0.0.1:7503 did not answer (it is gone): events that only it remembers are missing."
+    )
     await expect(missing.get_by_role("listitem")).to_have_text([silence, *also])
 
 

@@ -48,13 +48,13 @@ async def test_a_leader_is_elected_with_loss_only_once_the_loss_is_shown_and_con
         # Only the other replica has the missing records.
         behind = survivors.get_by_role("row").filter(has_text="0 to 1")
         await expect(behind.get_by_role("cell").first).to_have_text(str(BEHIND))
-        await expect(behind.get_by_role("cell").last).to_have_text("nobody can tell")
+        await expect(behind.get_by_role("cell").last).to_have_text("not known")
         gone = survivors.get_by_role("row").filter(has_text="its broker is not running")
         await expect(gone.get_by_role("cell").first).to_have_text(str(AHEAD))
-        await console.page.get_by_label("Who is to lead").select_option(f"Broker {BEHIND}")
+        await console.page.get_by_label("New leader").select_option(f"Broker {BEHIND}")
         await console.look()
         await expect(console.plan).to_contain_text(f"Broker {BEHIND} would lead")
-        elect = console.button("Elect it, and lose those records")
+        elect = console.button("Elect it and lose these records")
         await expect(elect).to_be_disabled()
         assert (await rest.get(f"/v1/topics/{reef}/partitions/0")).json()["leader"] is None
         await console.page.get_by_label(f"Type {reef} to confirm").fill(reef)

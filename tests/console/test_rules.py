@@ -90,7 +90,7 @@ async def test_a_gateways_resource_shortage_is_named(opened: Console) -> None:
     ("changed", "tone", "short"),
     [
         ({}, "ok", "All is well"),
-        ({"health": "unknown"}, "", "Nobody tells how the cluster stands"),
+        ({"health": "unknown"}, "", "The state of the cluster is not known"),
         ({"health": "warning", "brokers": [broker(3, "gone")]}, "warn", "1 broker gone"),
         (
             {

@@ -54,7 +54,7 @@ class Scene:
     def send_created(self, topic: str) -> None:
         """Sends the event that the topic was created."""
         change = StateChange(NOW_MS, "controller-1", Kind.TOPIC_CREATION, Stage.COMPLETED)
-        self.cluster.events.told.put_nowait([change._replace(topic=topic)])
+        self.cluster.events.batches.put_nowait([change._replace(topic=topic)])
 
     def shown(self, topic: str) -> Locator:
         return self.console.page.get_by_role("link", name=topic, exact=True)
@@ -102,7 +102,7 @@ async def test_a_partition_is_found_among_many_that_have_no_leader(scene: Scene)
     scene.cluster.admin.recoveries = [recovery(n) for n in range(last + 1)]
     await scene.console.open(f"topics/sea/{last}")
     await scene.console.button("Recover…").click()
-    await expect(scene.console.dialog).to_contain_text("It waits for broker 1 or 2")
+    await expect(scene.console.dialog).to_contain_text("The partition waits for broker 1 or 2")
     looked = ("describe_recovery", ("sea", [last], LOOK_AT_RECOVERY_MS))
     assert looked in [call[:2] for call in scene.cluster.admin.calls]
 
@@ -130,11 +130,11 @@ async def test_a_page_shows_its_age_and_why_it_is_not_up_to_date(
     scene.cluster.admin.operations = [operation()]
     await scene.console.open(place)
     await expect(main.get_by_text(shown).first).to_be_visible()
-    scene.cluster.admin.refusal = WITHOUT_CONTROLLER
+    scene.cluster.admin.rejection = WITHOUT_CONTROLLER
     await expect(main.get_by_role("alert").first).to_contain_text("no active controller is known")
     await expect(main.get_by_text(AS_OF)).to_be_visible()
     await expect(main.get_by_text(shown).first).to_be_visible()
-    scene.cluster.admin.refusal = None
+    scene.cluster.admin.rejection = None
     await expect(main.get_by_role("alert")).to_have_count(0)
     await expect(main.get_by_text(AS_OF)).to_have_count(0)
 
@@ -143,7 +143,7 @@ async def test_a_topic_deleted_by_another_user_keeps_no_buttons(scene: Scene) ->
     await scene.console.open("topics/sea")
     await scene.console.button("Partitions…").click()
     await expect(scene.console.dialog).to_be_visible()
-    scene.cluster.admin.refusal = unknown_topic("sea")
+    scene.cluster.admin.rejection = unknown_topic("sea")
     main = scene.console.page.get_by_role("main")
     await expect(main.get_by_text("Not found", exact=True)).to_be_visible()
     for name in ("Partitions…", "Replicas…", "Delete…"):
@@ -156,7 +156,7 @@ async def test_only_the_object_that_was_shown_is_deleted_or_cancelled(scene: Sce
     admin.operations = [operation()]
     await console.open("moves/op-1")
     await console.button("Cancel…").click()
-    await console.button("Stop it, and go back").click()
+    await console.button("Cancel and revert").click()
     await expect(console.dialog).to_have_count(0)
     expected = {"expected_revision": admin.operations[0].revision}
     assert ("plan_cancellation", ("op-1",), expected) in admin.calls
@@ -177,7 +177,7 @@ async def test_the_rollback_of_marks_is_shown_before_a_cancellation(scene: Scene
     scene.cluster.admin.cancellation = Plan((), 0, 0, 0, None, (), (goes_back,))
     await scene.console.open("moves/op-1")
     await scene.console.button("Cancel…").click()
-    await expect(scene.console.plan).to_contain_text("0 moves under way would go back")
+    await expect(scene.console.plan).to_contain_text("0 active moves would be reverted")
     await expect(scene.console.plan).to_contain_text(goes_back)
 
 
@@ -211,7 +211,7 @@ async def test_the_scrub_of_each_broker_is_shown(scene: Scene) -> None:
     scene.cluster.scrub.progress["127.0.0.1:7501"] = replace(
         NO_PASS, running=True, full_rate=True, pass_bytes=250, damage_found=3
     )
-    scene.cluster.scrub.refusals[silent] = UnreachableError(silent, "it refuses connections")
+    scene.cluster.scrub.rejections[silent] = UnreachableError(silent, "it refuses connections")
     await scene.console.open("brokers")
     panel = scene.console.page.get_by_role("region", name="Scrub", exact=True)
     one, two = panel.get_by_role("row").nth(1), panel.get_by_role("row").nth(2)
@@ -233,7 +233,7 @@ async def test_a_scrub_begins_on_the_brokers_that_were_chosen(scene: Scene) -> N
     await console.button("Scrub now…").click()
     await console.dialog.get_by_label("At full rate").check()
     await console.look()
-    await expect(console.plan).to_contain_text("replace the pass under way on broker 1")
+    await expect(console.plan).to_contain_text("replace the pass in progress on broker 1")
     assert not any(begin for _, begin, _ in scrub.calls)
     await console.button("Scrub now").click()
     begun = console.page.get_by_role("status").get_by_text("A new pass has begun on 1 broker.")
@@ -320,8 +320,8 @@ async def test_a_service_without_an_answer_is_shown_for_a_while(scene: Scene) ->
     await page.clock.install()
     await scene.console.open("events")
     await expect(page.get_by_text("live", exact=True)).to_be_visible()
-    scene.cluster.events.told.put_nowait([Silent("127.0.0.1:7501", "it refuses connections")])
-    note = page.get_by_text("127.0.0.1:7501 was not heard: it refuses connections")
+    scene.cluster.events.batches.put_nowait([Silent("127.0.0.1:7501", "it refuses connections")])
+    note = page.get_by_text("127.0.0.1:7501 does not answer: it refuses connections")
     await expect(note).to_be_visible()
     await page.clock.fast_forward("01:30")
     await expect(note).to_have_count(0)
@@ -337,7 +337,7 @@ async def test_a_service_without_an_answer_is_shown_for_a_while(scene: Scene) ->
     ],
 )
 async def test_unknown_objects_are_not_found(scene: Scene, place: str, error: TidelogError) -> None:
-    scene.cluster.admin.refusal = error
+    scene.cluster.admin.rejection = error
     main = scene.console.page.get_by_role("main")
     await scene.console.open(place)
     await expect(main.get_by_text("Not found", exact=True)).to_be_visible()

@@ -125,15 +125,17 @@ class DirectoryFaults:
     def _restored_directory(self, fault: Fault, rng: random.Random) -> End:
         """Restores the directory, at the end, from a backup that is taken at the beginning.
 
-        The backup is restored into other files, or in place. In place needs a checkpoint that
-        the broker has written since; without one, no broker can detect the restore
+        The backup is restored into other files, in place, or is one of hard links. In place needs a
+        checkpoint that the broker has written since; without one, no broker can detect the restore
         (docs/adr/0001).
         """
         broker = self._broker(fault)
         if is_unreadable(broker):
             return _nothing
         backup, was = broker.machine.disk.contents(), _checkpoint_ids(broker)
-        in_place = rng.random() < 0.5
+        links = broker.machine.disk.linked()
+        how = rng.random()
+        in_place, by_links = how < 0.4, how > 0.8
         losses, machine_id = self._world.data_losses, broker.machine_id
         directory = losses.directory_at(machine_id, losses.count)
         # A backup of a broker that does not run is the same directory until the broker registers
@@ -150,6 +152,8 @@ class DirectoryFaults:
                 kept = DATA_DIR / REVISION_FILE
                 now = {path: c for path, c in disk.contents().items() if path == kept}
                 disk.restore_in_place({**backup, **now})
+            elif by_links:
+                disk.restore_links(links)
             else:
                 disk.restore(backup)
             if is_same or losses.registrations(machine_id) == same_until:

@@ -177,7 +177,9 @@ class SimDisk:
     - `failing_syncs`: how many syncs of files or directories fail from now on
     - `failing_segment_syncs`: the same for segments with unsynced data
     - `failing_reads`, `failing_writes`: the same for reads and writes of open files
-    - `failed`: numbers of failures, by "sync", "read", "write", "sector" and "space"
+    - `hanging`: "syncs": the syncs that producers wait for do not begin; "all": nothing does that
+      threads do at the disk; "": neither
+    - `failed`: numbers of failures, by "sync", "read", "write", "sector", "space" and "hang"
     - `flipped`, `spoiled`: numbers of damaged bits and sectors
     - `rewritten`: how many files replaced one whose failed sync left it uncertain
 
@@ -190,11 +192,13 @@ class SimDisk:
         self.space: int | None = None
         self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
+        self.hanging = ""
         self.rewritten = self.flipped = self.spoiled = 0
         # Whether no broker has written since a copy was made here.
         self._is_new_copy = False
         self.failed: Counter[str] = Counter()
         self._next_inode = 1
+        self._directory_ids: dict[PurePath, FileId] = {}
         # Increases with each wipe, after which inode numbers begin again.
         self._birth_ns = 1
 
@@ -237,8 +241,15 @@ class SimDisk:
             self.failed["write"] += 1
             raise refusal(errno.EIO)
 
+    def hangs(self, *, syncs: bool) -> bool:
+        """Whether work of a thread waits. `syncs`: it is a sync that producers wait for."""
+        does = self.hanging == "all" or (syncs and self.hanging == "syncs")
+        self.failed["hang"] += does
+        return does
+
     def mend(self) -> None:
-        """Ends the faults: there is room, and nothing fails any more."""
+        """Ends the faults: there is room, and nothing fails or hangs any more."""
+        self.hanging = ""
         self.space = None
         self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
@@ -304,6 +315,7 @@ class SimDisk:
     def wipe(self) -> None:
         self._directories.clear()
         self._durable.clear()
+        self._directory_ids.clear()
         self._start_numbering_again()
         self._is_new_copy = False
 
@@ -334,10 +346,27 @@ class SimDisk:
         """
         kept = {path: self._inode(path).id for path in self.paths() if path in contents}
         numbering = self._birth_ns, self._next_inode
+        directories = dict(self._directory_ids)
         self.restore(contents)
+        self._directory_ids.update(directories)
         self._birth_ns, self._next_inode = numbering
         for path, number in kept.items():
             self._inode(path).id = number
+
+    def linked(self) -> dict[PurePath, Inode]:
+        """Returns a copy by hard links, as `cp -al` makes one: it shares what is written later to
+        a file, and not what replaces the file."""
+        return {path: self._inode(path) for path in self.paths()}
+
+    def restore_links(self, links: Mapping[PurePath, Inode]) -> None:
+        """Replaces everything by a copy by hard links, whose names are not synced."""
+        self._directories.clear()
+        self._durable.clear()
+        self._directory_ids.clear()
+        for path, inode in links.items():
+            self.make_directory(path.parent)
+            self._directories[path.parent][path.name] = inode
+        self._is_new_copy = True
 
     def evict(self) -> None:
         """Drops all files from memory."""
@@ -411,6 +440,10 @@ class SimDisk:
         self._inode(path).id = number
 
     def file_id(self, path: PurePath) -> FileId:
+        if path in self._directories:
+            if path not in self._directory_ids:
+                self._directory_ids[path] = self._new_id()
+            return self._directory_ids[path]
         inode = self._inode(path)
         if inode.id is None:
             inode.id = self._new_id()

@@ -1,4 +1,4 @@
-"""Checks that a leader whose disk rejects its log gives up the leadership.
+"""Checks that a leader whose disk rejects its log, or hangs, gives up the leadership.
 
 This holds if an in-sync replica can lead. The watch samples, because it checks that something
 does not happen. If leader, in-sync replica, store and active controller cannot all reach one
@@ -17,28 +17,42 @@ from simulation.network import FAIR
 from simulation.partition_id import PartitionId
 from simulation.violation import Violation
 from simulation.watch import watch
+from tidelog_broker.broker import Broker
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.damage.disk_reports import REPORT_INTERVAL_MS, REPORTED_AFTER_MS
+from tidelog_broker.storage.log_syncer import HANG_CHECKS
 from tidelog_controller.state.failing_disks import REPORT_EXPIRY_MS
 from tidelog_controller.state.partition_cooldowns import MAX_COOLDOWN_MS
 from tidelog_runtime.metadata.schema import RUNNING, LeaderAndIsr
 
 if TYPE_CHECKING:
+    from simulation.disk import SimDisk
     from simulation.processes import BrokerProcess, ControllerProcess, Service
     from simulation.world import World
 
 INTERVAL_MS = 500
+# How much later than planned a broker may send each report.
+REPORT_SLACK_MS = 100
 # Until the controller knows of the leader's disk, and what it knew of a candidate's disk has
 # expired after that disk recovered. Then the controller writes its decision.
 ALLOWED_MS = REPORTED_AFTER_MS + REPORT_INTERVAL_MS + REPORT_EXPIRY_MS + 1_000
+# The same for a sync that hangs, which is noticed when it has been running at so many reports.
+HANG_ALLOWED_MS = HANG_CHECKS * (REPORT_INTERVAL_MS + REPORT_SLACK_MS) + ALLOWED_MS
 LEFT = "leadership left a failing disk"
 
 
 class _Led(NamedTuple):
+    """`hangs`: a sync of the log hangs; otherwise the leader reports that its disk rejects it."""
+
     partition: PartitionId
     leader: int
     leader_epoch: int
     controller: int
+    hangs: bool
+
+    @property
+    def allowed_ms(self) -> int:
+        return HANG_ALLOWED_MS if self.hangs else ALLOWED_MS
 
 
 class DiskWatch:
@@ -64,10 +78,10 @@ class DiskWatch:
         self._note_transfers(now_ms)
         present = {led: self._since.get(led, now_ms) for led in self._judged()}
         for led, since_ms in present.items():
-            if now_ms - since_ms >= ALLOWED_MS and self._rests.get(led.partition, 0) <= now_ms:
+            if now_ms - since_ms >= led.allowed_ms and self._rests.get(led.partition, 0) <= now_ms:
                 raise Violation(
                     "leadership_stays_on_failing_disk",
-                    f"the disk of broker {led.leader} has rejected this partition for "
+                    f"the disk of broker {led.leader} has rejected or hung this partition for "
                     f"{now_ms - since_ms} ms, and it still leads it in epoch {led.leader_epoch}",
                     partition=str(self._invariants.name_of(led.partition)),
                 )
@@ -76,7 +90,7 @@ class DiskWatch:
     def _note_transfers(self, now_ms: int) -> None:
         for led in self._since:
             written = self._invariants.store.partitions.get(led.partition)
-            if written is None or written.state.leader == led.leader:
+            if written is None or written.state.leader == led.leader or led.hangs:
                 continue
             self._seen[LEFT] += 1
             self._rests[led.partition] = now_ms + MAX_COOLDOWN_MS
@@ -88,23 +102,29 @@ class DiskWatch:
         for broker_id, process in self._world.brokers.items():
             if process.broker is None or not self._takes_part(process, controller):
                 continue
-            manager = process.broker.manager
-            for key, refusal in manager.disk.standing():
-                partition = manager.find(key)
-                if partition is None or partition.leading is None or refusal.taken_since:
-                    continue
-                written = self._invariants.store.partitions.get(
-                    PartitionId(key.topic_id, key.partition)
-                )
+            for partition, hangs in self._failing(process.broker, process.machine.disk):
+                name = PartitionId(partition.key.topic_id, partition.key.partition)
+                written = self._invariants.store.partitions.get(name)
                 if written is None or not self._may_move(written.state, partition, broker_id):
                     continue
-                if self._has_candidate(written.state, broker_id, controller):
-                    yield _Led(
-                        PartitionId(key.topic_id, key.partition),
-                        broker_id,
-                        partition.leader_epoch,
-                        controller.controller_id,
-                    )
+                if not self._has_candidate(written.state, broker_id, controller):
+                    continue
+                epoch = partition.leader_epoch
+                led = _Led(name, broker_id, epoch, controller.controller_id, hangs)
+                # A sync that has begun hangs as long as the disk does.
+                if not hangs or led in self._since or _is_unsynced(partition):
+                    yield led
+
+    def _failing(self, broker: Broker, disk: SimDisk) -> Iterator[tuple[Partition, bool]]:
+        """Yields the led partitions that may have to move, with `_Led.hangs`."""
+        manager = broker.manager
+        for key, rejection in manager.disk.standing():
+            partition = manager.find(key)
+            if partition is None or partition.leading is None or rejection.taken_since:
+                continue
+            yield partition, False
+        if disk.hanging:
+            yield from ((partition, True) for partition in manager.led() if partition.synced)
 
     def _active_controller(self) -> ControllerProcess | None:
         for controller in self._world.controllers.values():
@@ -149,7 +169,12 @@ class DiskWatch:
             if (
                 manager.broker_epoch == member.broker_epoch
                 and not manager.disk
+                and not process.machine.disk.hanging
                 and self._takes_part(process, controller)
             ):
                 return True
         return False
+
+
+def _is_unsynced(partition: Partition) -> bool:
+    return partition.log.flushed_offset < partition.log.log_end_offset

@@ -142,6 +142,10 @@ def _disk_failures(world: World, fault: Fault, what: str) -> int:
     return _service(world, fault).machine.disk.failed[what]
 
 
+def _hung(world: World, _: Fault) -> int:
+    return sum(service.machine.disk.failed["hang"] for service in world.services())
+
+
 def _has_data(world: World, fault: Fault) -> bool:
     return bool(_service(world, fault).machine.disk.paths())
 
@@ -187,6 +191,7 @@ _LOOKS: dict[str, _Look] = {
     "failed_fsync": _counted(lambda w, f: _disk_failures(w, f, "sync")),
     "disk_error": _counted(lambda w, f: _disk_failures(w, f, str(f.args[1]))),
     "disk_full": _counted(lambda w, f: _disk_failures(w, f, "space")),
+    "disk_hang": _counted(_hung),
     "bit_flip": _counted(lambda w, f: _service(w, f).machine.disk.flipped),
     "bad_sector": _counted(lambda w, f: _service(w, f).machine.disk.spoiled),
     "clock_jump": _counted(lambda w, f: _service(w, f).machine.clock.wrong_readings),

@@ -200,6 +200,8 @@ KINDS: dict[str, Kind] = {
         (500, 6_000),
     ),
     "disk_full": Kind(lambda r, c: (c.broker(r), r.randint(0, 2_000)), (500, 12_000)),
+    # In stories also at the "leader" of the synced topic.
+    "disk_hang": Kind(lambda r, c: (c.broker(r), r.choice(("syncs", "all"))), (500, 32_000), 0.5),
     "bit_flip": Kind(_the_loser, (0, 0)),
     "bad_sector": Kind(_the_loser, (0, 0), 0.5),
     # Wall clocks: changed by a number of milliseconds, and set back at the end.

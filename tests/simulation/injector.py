@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,6 +20,7 @@ from simulation.network import Concerns, Conditions
 from simulation.power import power_off
 from simulation.processes import BrokerProcess, Service
 from simulation.store import EtcdServer
+from simulation.topic_plans import SYNCED_TOPIC
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import PartitionKey
 from tidelog_runtime.metadata.schema import (
@@ -80,6 +81,7 @@ class FaultInjector:
             "failed_fsync": self._failed_fsync,
             "disk_error": self._disk_error,
             "disk_full": self._disk_full,
+            "disk_hang": self._disk_hang,
             "bit_flip": self._bit_flip,
             "bad_sector": self._bad_sector,
             "clock_jump": self._clock_jump,
@@ -175,17 +177,19 @@ class FaultInjector:
 
     def _cut_leader(self, fault: Fault, _: random.Random) -> End:
         """Cuts a leader off from its followers alone: etcd and the controllers reach it."""
-        world = self._world
-        led = Counter(
-            decode_leader_and_isr(item.value).leader
-            for item in world.store_data.snapshot(world.keys.topics).items.values()
-            if isinstance(world.keys.parse(item.key), PartitionKey)
-        )
-        del led[NO_LEADER]
+        led = Counter(leader for _, leader in self._leaders() if leader != NO_LEADER)
         if not led:
             return no_end
         leader = min(led, key=lambda broker_id: (-led[broker_id], broker_id))
         return self._cut_direction(f"broker-{leader}", _begins("broker-"), str(fault.args[0]))
+
+    def _leaders(self) -> Iterator[tuple[str, int]]:
+        """Yields the topic and the leader of each partition, as the store has them."""
+        world = self._world
+        for item in world.store_data.snapshot(world.keys.topics).items.values():
+            key = world.keys.parse(item.key)
+            if isinstance(key, PartitionKey):
+                yield key.partition.topic, decode_leader_and_isr(item.value).leader
 
     def _cut_direction(self, host: str, there: Callable[[str], bool], direction: str) -> End:
         """Cuts what comes "in" to a host, goes "out" of it, or "both"."""
@@ -371,6 +375,21 @@ class FaultInjector:
             disk.space = None
 
         return make_room
+
+    def _disk_hang(self, fault: Fault, _: random.Random) -> End:
+        host, what = map(str, fault.args)
+        if host == "leader":
+            leader = dict(self._leaders()).get(SYNCED_TOPIC, NO_LEADER)
+            if leader == NO_LEADER:
+                return no_end
+            host = f"broker-{leader}"
+        disk = self._world.service(host).machine.disk
+        disk.hanging = what
+
+        def answer_again() -> None:
+            disk.hanging = ""
+
+        return answer_again
 
     def _bit_flip(self, fault: Fault, rng: random.Random) -> End:
         disk = self._service(fault).machine.disk

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import structlog
 
+from simulation.disk import SimDisk
 from simulation.loop import SimProcess
 from simulation.machines import Machine
 from simulation.network import CallFailedError, Serving
@@ -69,17 +70,26 @@ RESTART_DELAY_S = 1.0
 SYNC_S = 0.003
 SLOW_SYNC_S = 0.4
 SLOW_SYNC_PROBABILITY = 0.01
+HANG_POLL_S = 0.1
 DATA_DIR = PurePath("/data")
 
 
 class Blocking:
-    """`run_blocking`: the work takes the time of a disk, and is done at some moment of it."""
+    """`run_blocking`: the work takes the time of a disk, and is done at some moment of it.
 
-    def __init__(self, rng: random.Random) -> None:
+    While the disk hangs, the work does not begin.
+    """
+
+    def __init__(self, rng: random.Random, disk: SimDisk, *, syncs: bool = False) -> None:
         self._rng = rng
+        self._disk = disk
+        self._syncs = syncs
 
     async def __call__(self, work: Callable[[], None]) -> None:
         await asyncio.sleep(self._draw_s())
+        # A fault begins and ends at any time.
+        while self._disk.hangs(syncs=self._syncs):  # noqa: ASYNC110
+            await asyncio.sleep(HANG_POLL_S)
         work()
         await asyncio.sleep(self._draw_s())
 
@@ -321,7 +331,7 @@ class BrokerProcess(Service):
     def _new_broker(self, process: SimProcess, rng: random.Random) -> Broker:
         world, disk = self._world, self.machine.disk
         config = self.config.model_copy(update={"replace_directory": self._given_up_directory()})
-        run_blocking = Blocking(world.rng(f"{process.name}/disk"))
+        disk_rng = world.rng(f"{process.name}/disk")
         return Broker(
             config,
             Boundaries(
@@ -338,8 +348,8 @@ class BrokerProcess(Service):
                 controllers=SimControllers(world),
                 clock=self.machine.clock,
                 rng=rng,
-                run_blocking=run_blocking,
-                run_sync=run_blocking,
+                run_blocking=Blocking(disk_rng, disk),
+                run_sync=Blocking(disk_rng, disk, syncs=True),
                 check_batch=partial(
                     record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
                 ),

@@ -448,6 +448,14 @@ def _long_full_disk(rng: random.Random, cluster: Cluster) -> list[Fault]:
     return [Fault(at_ms, "disk_full", (cluster.broker(rng), room), rng.randint(9_000, 14_000))]
 
 
+def _long_hang(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Syncs of one broker do not return for so long that its leaderships have to move."""
+    at_ms = rng.randint(FIRST_FAULT_MS, FIRST_FAULT_MS + 10_000)
+    what = rng.choice(("syncs", "all"))
+    del cluster
+    return [Fault(at_ms, "disk_hang", ("leader", what), rng.randint(24_000, 32_000))]
+
+
 def _two_damages(rng: random.Random, cluster: Cluster) -> list[Fault]:
     """A leader and a follower are damaged at different batches; together they have all."""
     del cluster
@@ -485,6 +493,7 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _lost_join,
     _name_handed_over_unseen,
     _long_full_disk,
+    _long_hang,
     _two_damages,
     *DIRECTORY_STORIES,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidelog.batch import is_fence
@@ -143,6 +144,23 @@ class Assigned:
         self.opened = None
         self.position = taken.next_offset
         return taken
+
+    def give_back(self, offset: int, batches: Sequence[Batch], end: int | None) -> None:
+        """Undoes a taking: `batches`, which were taken from `offset` on, are the next ones again.
+        `end`: the position after the taking."""
+        if self.position != end:
+            # It was reset meanwhile: what is buffered does not continue these batches.
+            self.position, self.reset, self.finding = end, None, False
+            self.continuity.forget()
+            self.close_buffered()
+        for batch in reversed(batches):
+            # The last one is still buffered if it was read in part.
+            if not self.buffered or self.buffered[0] is not batch:
+                self.buffered.appendleft(batch)
+                self.buffered_bytes += decoded_size(batch)
+        self.opened = None
+        self.position = offset
+        self.fetch_offset = max(self.fetch_offset, batches[-1].header.next_offset)
 
     def close_buffered(self) -> None:
         """Clears `buffered` and drops answers in flight, because the first batch cannot be

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import atexit
 import contextlib
+import inspect
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from tidelog.client.client_errors import closed_error, forked_error
+from tidelog.client.loop_thread import Call, LoopThread
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc import forks
 
@@ -25,22 +27,19 @@ class _Closable(Protocol):
 _Client = TypeVar("_Client", bound=_Closable)
 
 
+# Clients whose `close` was interrupted.
+_unfinished: set[BackgroundClient[Any]] = set()
+
+
 class BackgroundClient(Generic[_Client]):
-    """An async client that any number of threads may call.
+    """An async client that any number of threads may call, and signal handlers.
 
     docs/client-guarantees.md is the contract. `close` ends each call with CLIENT_CLOSED."""
 
     def __init__(self, make: Callable[[], _Client]) -> None:
         self._generation = forks.generation
-        # Held from the check of `_closed` until work is submitted to the loop.
-        self._lock = threading.Lock()
-        self._closed = False
-        self._loop = asyncio.new_event_loop()
         # A daemon, so that a script that does not close the client still ends.
-        self._thread = threading.Thread(
-            target=_serve, args=(self._loop,), name="tidelog-client", daemon=True
-        )
-        self._thread.start()
+        self._background = LoopThread()
 
         async def made() -> _Client:
             return make()
@@ -48,7 +47,8 @@ class BackgroundClient(Generic[_Client]):
         try:
             self._client = self._run(made())
         except BaseException:
-            self._stop()
+            self._background.stop()
+            self._background.join()
             raise
 
     def __enter__(self) -> Self:
@@ -64,59 +64,83 @@ class BackgroundClient(Generic[_Client]):
         self.close()
 
     def __del__(self) -> None:
-        # `_closed` is missing if the constructor failed early.
-        if getattr(self, "_closed", True) or self._generation != forks.generation:
+        # `_background` is missing if the constructor failed early.
+        background = getattr(self, "_background", None)
+        if background is None or self._generation != forks.generation:
             return
-        warnings.warn(f"{type(self).__name__} was not closed", ResourceWarning, stacklevel=2)
+        if not background.is_closing:
+            warnings.warn(f"{type(self).__name__} was not closed", ResourceWarning, stacklevel=2)
         # Not joined: this may run in any thread, including the client's own.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        background.forget()
 
     def ask(self, request: Callable[[_Client], Coroutine[Any, Any, _Result]]) -> _Result:
         """Runs any other request of the client, for example of an admin:
         `ask(lambda a: a.rebalance(dry_run=True))`."""
-        return self._run(request(self._client))
+        return self._run(self._requested(request))
+
+    def _requested(
+        self, request: Callable[[_Client], Coroutine[Any, Any, _Result]]
+    ) -> Coroutine[Any, Any, _Result]:
+        work = request(self._client)
+        if not inspect.iscoroutine(work):
+            raise TypeError(
+                "ask takes a function that returns a coroutine of the client, such as "
+                f"lambda client: client.close(); it returned {type(work).__name__}"
+            )
+        return work
 
     def close(self) -> None:
         """Ends calls of other threads with CLIENT_CLOSED. Can be repeated, in any thread except the
-        client's own. Does nothing in a forked child."""
+        client's own. If a signal handler interrupts it, it continues in the background. Does
+        nothing in a forked child."""
         self._close(lambda client: client.close())
 
     def _close(self, close: Callable[[_Client], Coroutine[Any, Any, None]]) -> None:
         if self._generation != forks.generation:
             return
         self._check_thread()
+        call = Call(close(self._client), is_last=True)
         try:
-            self._run(close(self._client))
-        except TidelogError as error:
-            # Another thread has closed it meanwhile.
-            if error.code is not ErrorCode.CLIENT_CLOSED:
+            self._wait(call)
+        except BaseException as error:
+            if not self._background.is_stopping:
+                # Interrupted. It continues, or has not begun.
+                _unfinished.difference_update([c for c in _unfinished if c._background.is_stopping])
+                _unfinished.add(self)
                 raise
-        finally:
-            self._stop()
+            self._background.join()
+            # Otherwise another thread has closed it meanwhile.
+            if not isinstance(error, TidelogError) or error.code is not ErrorCode.CLIENT_CLOSED:
+                raise
+        else:
+            self._background.join()
+
+    def _close_at_exit(self) -> None:
+        """Ends a `close` that was interrupted."""
+        self.close()
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        return self._wait(Call(work))
+
+    def _wait(self, call: Call[_Result]) -> _Result:
         try:
-            future = self._submit(work)
+            self._check()
         except BaseException:
-            work.close()
+            call.work.close()
             raise
         try:
-            return future.result()
-        except concurrent.futures.CancelledError:
+            self._background.submit(call)
+            return call.wait()
+        except asyncio.CancelledError:
             # No caller can cancel it: the loop ended, and with it the work in progress.
+            call.work.close()
             raise closed_error(type(self).__name__) from None
         except BaseException:
             # Ctrl-C in the caller's thread cancels the work, too.
-            future.cancel()
+            self._background.give_up(call)
             raise
-
-    def _submit(self, work: Coroutine[Any, Any, _Result]) -> concurrent.futures.Future[_Result]:
-        self._check()
-        with self._lock:
-            if self._closed:
-                raise closed_error(type(self).__name__)
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        finally:
+            del call
 
     def _check(self) -> None:
         """Raises `TidelogError` unless the client is open, in its process, and not called from its
@@ -124,34 +148,22 @@ class BackgroundClient(Generic[_Client]):
         if self._generation != forks.generation:
             raise forked_error(type(self).__name__)
         self._check_thread()
-        if self._closed:
+        if self._background.is_stopping:
             raise closed_error(type(self).__name__)
 
     def _check_thread(self) -> None:
-        if threading.current_thread() is self._thread:
+        if threading.current_thread() is self._background.thread:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
                 f"{type(self).__name__} is called in its own thread, as from a callback, where the "
                 "call would wait for itself for ever; call it from another thread",
             )
 
-    def _stop(self) -> None:
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+
+def _close_unfinished() -> None:
+    for client in list(_unfinished):
+        with contextlib.suppress(TidelogError):
+            client._close_at_exit()
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Runs the loop until it is stopped, then cancels the remaining tasks."""
-    try:
-        loop.run_forever()
-        if left := asyncio.all_tasks(loop):
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.wait(left))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
+atexit.register(_close_unfinished)

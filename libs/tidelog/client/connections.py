@@ -16,6 +16,7 @@ import grpc.aio
 
 from tidelog.client.admin_api import AdminApi, GrpcController
 from tidelog.client.grpc_calls import answered, channel_closed, check_usable, is_own_cancellation
+from tidelog.errors import TidelogError
 from tidelog.rpc import forks
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.status import UnreachableError, from_status
@@ -131,6 +132,8 @@ class GrpcConnections:
 
     async def close(self) -> None:
         self._closed = True
+        if self._home is not None and self._home[0] is asyncio.get_running_loop():
+            await self._until_reported()
         await self._close_channels()
 
     def before_fork(self) -> forks.Parking | None:
@@ -172,6 +175,18 @@ class GrpcConnections:
         self._channels.clear()
         self._brokers.clear()
         await asyncio.gather(*(channel.close() for channel in channels), return_exceptions=True)
+
+    async def _until_reported(self) -> None:
+        """Waits until gRPC has reported the end of the cancelled requests to this event loop.
+
+        It does so later, from a thread. If the loop is closed by then, the loop of another client
+        gets the report, and fails. Reports arrive in order, so this waits for that of another
+        request, which ends at once and is not sent."""
+        for address, channel in list(self._channels.items())[:1]:
+            check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+            check = channel.unary_unary(_HEALTH_CHECK)
+            with suppress(UnreachableError, TidelogError):
+                await answered(check(b"", timeout=0), address)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._closed:

@@ -234,7 +234,7 @@ class Consumer:
     def position(self, partition: TopicPartition | tuple[str, int]) -> int | None:
         """Returns the offset of the next record that this consumer returns; None if a newly
         assigned partition has not found its start yet."""
-        return self._state.get(TopicPartition(*partition)).position
+        return self._state.position(TopicPartition(*partition))
 
     async def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
         assigned = self._state.get(TopicPartition(*partition))
@@ -264,6 +264,7 @@ class Consumer:
         if name not in assigned:
             self._state.assign([*assigned, name], OffsetPosition.EARLIEST)
             self._metadata.follow({partition.topic for partition in self._state.partitions})
+        self._state.taking.lending.recall()
         self._state.get(name).resume(offset, topic_id, read_epoch, end_offset)
         self._fetcher.start()
         self._fetcher.wake()
@@ -458,11 +459,14 @@ class Consumer:
         return [self._state.get(TopicPartition(*partition)).partition for partition in partitions]
 
     async def _seek_to(self, chosen: list[TopicPartition], position: OffsetPosition) -> None:
-        for partition, found in (await self._finder.find_with_epochs(chosen, position)).items():
+        offsets = await self._finder.find_with_epochs(chosen, position)
+        self._state.taking.lending.recall()
+        for partition, found in offsets.items():
             self._state.get(partition).found(found.offset, found.topic_id)
         self._fetcher.wake()
 
     def _seek(self, partition: TopicPartition, offset: int) -> None:
+        self._state.taking.lending.recall()
         self._state.get(partition).seek(offset)
         self._fetcher.wake()
 

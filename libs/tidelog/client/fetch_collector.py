@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tidelog.batch import is_fence
 from tidelog.batch_slices import CostlyBatchError, is_costly_to_open
 from tidelog.client.assigned_partition import Assigned
-from tidelog.client.fetched_batch import OpenedBatch
+from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
+from tidelog.client.handover import Lending
 from tidelog.errors import TidelogError
 from tidelog.model import Record
 
@@ -27,12 +29,25 @@ class FetchCollector:
         self.costly: Assigned | None = None
         # The partition from which records were taken last; no other has an open batch.
         self._reading: Assigned | None = None
+        self.lending = Lending()
+
+    def take_batches(self, partitions: Iterable[Assigned], max_batches: int) -> list[FetchedBatch]:
+        taken: list[FetchedBatch] = []
+        for assigned in partitions:
+            while assigned.buffered and len(taken) < max_batches:
+                self.lending.reads(assigned)
+                batch = assigned.take()
+                if not is_fence(batch.header):
+                    taken.append(batch)
+        self.lending.took(taken)
+        return taken
 
     def take(
         self, partitions: Iterable[Assigned], max_records: int, enough: Callable[[], bool]
     ) -> list[Record]:
         """Takes records. Sets `costly` if it ends at a batch that takes long to open."""
         taken: list[Record] = []
+        self.lending.took(taken)
         self.costly = None
         # The open batch goes first, so that at most one batch of all partitions is open. The next
         # batch of its partition does not: if there always is one, other partitions would starve.
@@ -58,6 +73,7 @@ class FetchCollector:
 
     def _take_from(self, assigned: Assigned, taken: list[Record], max_records: int) -> None:
         """Raises CostlyBatchError."""
+        self.lending.reads(assigned)
         try:
             taken += assigned.take_records(min(max_records - len(taken), RECORDS_PER_CHECK))
         except TidelogError as error:

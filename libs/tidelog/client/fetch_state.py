@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tidelog.batch import is_fence, is_intact
+from tidelog.batch import is_intact
 from tidelog.batch_slices import decoded_size
 from tidelog.client.assigned_partition import Assigned
 from tidelog.client.fetch_collector import FetchCollector
@@ -112,6 +112,7 @@ class FetchState:
     ) -> None:
         """Keeps the state of partitions that stay, and starts new ones at `start`. `topic_ids`: by
         name, for topics where no other topic of the name may be read."""
+        self.taking.lending.recall()
         before = self._assigned
         self._assigned = {p: before.get(p) or Assigned(p, start) for p in partitions}
         for partition, assigned in before.items():
@@ -142,6 +143,10 @@ class FetchState:
                 f"{partition} is not assigned to this consumer; assign it first",
             )
         return assigned
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Returns the offset of the next record for the user."""
+        return self.taking.lending.position(self.get(partition))
 
     def to_find(self) -> dict[OffsetPosition, list[tuple[Assigned, int]]]:
         """Returns partitions without a position, with their generations; each of them once."""
@@ -451,13 +456,9 @@ class FetchState:
     def take_batches(self, max_batches: int) -> list[FetchedBatch]:
         """Raises a partition's error as `PartitionErrors` says. If it must be confirmed first,
         `errors.unconfirmed` is the partition."""
+        self.taking.lending.recall()
         self.errors.raise_new()
-        taken: list[FetchedBatch] = []
-        for assigned in list(self._assigned.values()):
-            while assigned.buffered and len(taken) < max_batches:
-                batch = assigned.take()
-                if not is_fence(batch.header):
-                    taken.append(batch)
+        taken = self.taking.take_batches(self._assigned.values(), max_batches)
         if not taken:
             self.errors.raise_any(self._assigned.values())
         return taken
@@ -468,6 +469,7 @@ class FetchState:
         """Raises errors as `take_batches`. If it ends at a costly batch, `taking.costly` is the
         partition: the caller opens the batch and takes again. Ends early, with some records, once
         `enough` returns true, which is checked every RECORDS_PER_CHECK records."""
+        self.taking.lending.recall()
         self.errors.raise_new()
         taken = self.taking.take(self._assigned.values(), max_records, enough)
         if not taken and self.taking.costly is None:

@@ -14,9 +14,9 @@ object; `BackgroundClient` documents its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from tidelog.admin_messages import CreatedTopic, RecoveredPartition
 from tidelog.client.admin import Admin
@@ -31,11 +31,15 @@ from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS
 from tidelog.client.delivery import BatchReport, Delivery
 from tidelog.client.descriptions import ClusterDescription, TopicDescription
 from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.client.handover import Handover
+from tidelog.client.loop_thread import Call
 from tidelog.client.producer import Producer
 from tidelog.client.producers_codec import ProducerPosition
 from tidelog.client.sequences import Identity
 from tidelog.model import OffsetPosition, Record, TopicPartition
 from tidelog.record_batch import Headers
+
+_Result = TypeVar("_Result")
 
 
 class SyncProducer(BackgroundClient[Producer]):
@@ -55,6 +59,10 @@ class SyncProducer(BackgroundClient[Producer]):
         """Delivers the records that other threads are sending, until their delivery timeout at
         most. Without `flush` these fail with CLIENT_CLOSED."""
         self._close(lambda producer: producer.close(flush=flush))
+
+    def _close_at_exit(self) -> None:
+        # Records that are not delivered fail, and are reported.
+        self.close(flush=False)
 
     def send(
         self,
@@ -105,7 +113,14 @@ class SyncProducer(BackgroundClient[Producer]):
 
 class SyncConsumer(BackgroundClient[Consumer]):
     def __init__(self, bootstrap: str | Sequence[str], **settings: Any) -> None:
-        super().__init__(lambda: Consumer(bootstrap, **settings))
+        def make() -> Consumer:
+            consumer = Consumer(bootstrap, **settings)
+            consumer._state.taking.lending.lends = True
+            return consumer
+
+        # Records that iterators return, one by one.
+        self._iterated = Handover()
+        super().__init__(make)
 
     def assign(
         self,
@@ -151,24 +166,78 @@ class SyncConsumer(BackgroundClient[Consumer]):
         timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
         max_records: int = DEFAULT_MAX_RECORDS,
     ) -> list[Record]:
-        return self._run(self._client.poll(timeout_ms, max_records))
+        """A poll that a signal handler interrupts has consumed nothing."""
+        return self._consume(lambda consumer: consumer.poll(timeout_ms, max_records))
 
     def poll_batches(
         self,
         timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
         max_batches: int = DEFAULT_MAX_BATCHES,
     ) -> list[FetchedBatch]:
-        return self._run(self._client.poll_batches(timeout_ms, max_batches))
+        """A poll that a signal handler interrupts has consumed nothing."""
+        return self._consume(lambda consumer: consumer.poll_batches(timeout_ms, max_batches))
+
+    def ask(self, request: Callable[[Consumer], Coroutine[Any, Any, _Result]]) -> _Result:
+        """As for other clients. The request is repeated if its result was records, and another call
+        took them back before this one returned them."""
+        return self._consume(request)
 
     def __iter__(self) -> Iterator[Record]:
-        """Waits for records without end. Raises CLIENT_CLOSED once the consumer is closed, and
-        INVALID_REQUEST if nothing is assigned."""
+        """Waits for records without end. Each record moves the position when it is returned. Raises
+        CLIENT_CLOSED once the consumer is closed, and INVALID_REQUEST if nothing is assigned."""
         self._check()
-        return self._records()
+        return _Records(self)
 
-    def _records(self) -> Iterator[Record]:
+    def _next(self) -> Record:
         while True:
-            yield from self.poll()
+            self._check()
+            record: Record | None = self._iterated.consume_next()
+            if record is not None:
+                return record
+            handover = Handover()
+            try:
+                self._hand_over(lambda consumer: consumer.poll(), handover)
+                self._iterated = handover
+            except BaseException:
+                handover.recalled = True
+                raise
+
+    def _consume(self, request: Callable[[Consumer], Coroutine[Any, Any, _Result]]) -> _Result:
+        """Runs a request. If its result is records, they are consumed when this returns."""
+        while True:
+            handover = Handover()
+            try:
+                result = self._hand_over(request, handover)
+                # Nothing may be called from here on, because a call may be interrupted.
+                if not handover.count or handover.consume():
+                    return result
+            except BaseException:
+                handover.recalled = True
+                raise
+
+    def _hand_over(
+        self, request: Callable[[Consumer], Coroutine[Any, Any, _Result]], handover: Handover
+    ) -> _Result:
+        """Runs a request, whose records fill the handover."""
+        lending = self._client._state.taking.lending
+
+        async def wrap(work: Coroutine[Any, Any, _Result]) -> _Result:
+            await lending.wait_until_woken()
+            result = await work
+            lending.hand_over(result, handover)
+            return result
+
+        return self._wait(Call(self._requested(request), wrap=wrap))
+
+
+class _Records(Iterator[Record]):
+    """Not a generator, which could not continue after an exception of a signal handler."""
+
+    def __init__(self, consumer: SyncConsumer) -> None:
+        self._consumer = consumer
+
+    def __next__(self) -> Record:
+        return self._consumer._next()
 
 
 class SyncAdmin(BackgroundClient[Admin]):

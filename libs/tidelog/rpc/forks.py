@@ -40,19 +40,23 @@ class Parking:
     """The event loop of another thread, which blocks during a fork."""
 
     def __init__(self) -> None:
-        self._standing = threading.Event()
-        self._forked = threading.Event()
+        # Not events, which have locks of their own: a signal handler in the middle of `wait` would
+        # keep the event loop from standing still.
+        self._standing = threading.Lock()
+        self._forked = threading.Lock()
+        self._standing.acquire()
+        self._forked.acquire()
 
     def stand_still(self) -> None:
         """Blocks until the fork is done. The event loop calls it when its channels are closed."""
-        self._standing.set()
-        self._forked.wait(MAX_STANDSTILL_S)
+        self._standing.release()
+        self._forked.acquire(timeout=MAX_STANDSTILL_S)
 
     def wait(self, timeout_s: float) -> None:
-        self._standing.wait(timeout_s)
+        self._standing.acquire(timeout=timeout_s)
 
     def leave(self) -> None:
-        self._forked.set()
+        self._forked.release()
 
 
 class Forkable(Protocol):
@@ -69,8 +73,8 @@ class Forkable(Protocol):
 _owners: WeakSet[Forkable] = WeakSet()
 _parked: list[Parking] = []
 _was_polling = False
-# Held by the thread that forks.
-_forking = threading.Lock()
+# Held by the thread that forks. A signal handler may fork in the middle of that.
+_forking = threading.RLock()
 # Held while a channel is opened, and while `_in_progress` is set. So a channel either exists when
 # owners close theirs, or is not opened before the fork is done.
 _opening = threading.Lock()
@@ -136,7 +140,7 @@ def _in_child() -> None:
     usable = usable and not _was_polling
     _parked.clear()
     # Another thread may have held these locks.
-    _forking, _opening = threading.Lock(), threading.Lock()
+    _forking, _opening = threading.RLock(), threading.Lock()
     _in_progress = False
     for owner in list(_owners):
         owner.in_child()

@@ -48,23 +48,20 @@ from tidelog_runtime.telemetry.metrics.http_server import (
 )
 
 EXIT_FAULT = 1
-# How long requests in progress may take after SIGTERM before they are cut off.
+# How long pending requests may take after SIGTERM before they are cancelled.
 SERVER_GRACE_SECONDS = 2
 LISTEN_BACKLOG = 1_024
 KEEP_ALIVE_SECONDS = 30
-# How long sent data may stay unacknowledged before TCP ends the connection.
+# How long sent data may be unacknowledged before TCP ends the connection.
 PEER_TIMEOUT_MS = 60_000
 BLOCKING_THREADS = 8
-# Each request leaves reference cycles behind, unlike requests of other services. One collection
-# frees its objects in a single pause, about a microsecond each.
+# Unlike in other services, each request leaves reference cycles behind. A collection frees all
+# objects in a single pause, about a microsecond each.
 GC_THRESHOLDS = (5_000, 50, 100)
 
 
 class ClusterExplainer:
-    """Explains the cluster, beginning with some addresses of its services.
-
-    Services that those name are contacted, too.
-    """
+    """Explains the cluster. Queries the services at `addresses`, and services that those name."""
 
     def __init__(self, addresses: Sequence[str], clock: Clock) -> None:
         self._addresses = list(addresses)
@@ -149,7 +146,7 @@ async def _serve(config: AdminApiConfig) -> int:
 
 
 def serve_metrics(config: AdminApiConfig, app: FastAPI) -> MetricsServer | None:
-    """Returns None if the metrics have no port of their own. Raises `MetricsUnavailableError`."""
+    """Returns None if the metrics have no separate port. Raises `MetricsUnavailableError`."""
     if config.metrics_address is None:
         return None
     closed = app.state.gateway.usage.metrics_connection_closed
@@ -157,13 +154,9 @@ def serve_metrics(config: AdminApiConfig, app: FastAPI) -> MetricsServer | None:
 
 
 def pressure_meter(config: AdminApiConfig, ports: Sequence[int], clock: Clock) -> PressureMeter:
-    standstill = PauseMeter()
-    return PressureMeter(
-        clock,
-        lambda: measure_usage(ports, standstill),
-        config.max_connections_per_client,
-        standstill,
-    )
+    pauses = PauseMeter()
+    most = config.max_connections_per_client
+    return PressureMeter(clock, lambda: measure_usage(ports, pauses), most, pauses)
 
 
 def _listen(address: str) -> socket.socket:
@@ -171,8 +164,8 @@ def _listen(address: str) -> socket.socket:
     host = host.removeprefix("[").removesuffix("]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, int(port)), family=family, backlog=LISTEN_BACKLOG)
-    # Accepted connections inherit this option: it ends those whose peer has vanished or reads
-    # nothing.
+    # Accepted connections inherit this option. It ends connections whose peer has vanished or does
+    # not read.
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PEER_TIMEOUT_MS)
     listening.setblocking(False)
@@ -206,7 +199,7 @@ async def _run(app: FastAPI, listening: socket.socket) -> None:
     loop.set_default_executor(started_executor(BLOCKING_THREADS, "blocking"))
 
     def stop() -> None:
-        # The server would wait for streams, which last as long as their clients want.
+        # Otherwise the server would wait for streams, which may never end.
         gateway.hub.end_streams()
         server.should_exit = True
 

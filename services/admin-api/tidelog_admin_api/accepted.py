@@ -1,7 +1,4 @@
-"""The answer to a request that begins an operation.
-
-The operation continues by itself and has a resource of its own.
-"""
+"""The answer to a request that starts an operation."""
 
 from __future__ import annotations
 
@@ -15,17 +12,17 @@ from tidelog_admin_api.bodies.operation_bodies import BegunOperation, OperationR
 from tidelog_admin_api.preconditions import etag
 from tidelog_admin_api.problems import CHANGE_PROBLEMS
 
-# Declared by every route that begins an operation.
+# Declared by every route that starts an operation.
 ACCEPTED_RESPONSES: dict[int | str, dict[str, Any]] = {
     HTTPStatus.OK.value: {
-        "description": "The plan of a dry run, or an operation that has ended already."
+        "description": "The plan of a dry run, or an operation that has already ended."
     },
     HTTPStatus.ACCEPTED.value: {
         "model": BegunOperation,
-        "description": "It runs; Location names it.",
+        "description": "The operation runs; Location names it.",
         "headers": {
             "Location": {
-                "description": "where its progress is",
+                "description": "path of the operation",
                 "schema": {"type": "string"},
                 "example": "/v1/operations/grow-2026-01",
             }
@@ -33,26 +30,24 @@ ACCEPTED_RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     **CHANGE_PROBLEMS,
 }
-# The body of requests that need no fields: no body equals an empty one.
+# The body of requests whose fields are all optional. A missing body counts as an empty one.
 OptionalRequest = Annotated[
     OperationRequest | None, Body(examples=[{"operation_id": "rebalance-2026-01"}])
 ]
 
 
-def operation_path(operation_id: str) -> str:
-    return f"/v1/operations/{operation_id}"
-
-
-def accepted_answer(begun: admin_messages.AcceptedOperation, response: Response) -> BegunOperation:
+def accepted_answer(
+    accepted: admin_messages.AcceptedOperation, response: Response
+) -> BegunOperation:
     """Returns the body and sets the status: 200 for a dry run or an ended operation, else 202."""
-    if begun.operation is not None:
-        set_operation_headers(begun.operation, response)
-    return BegunOperation.model_validate(begun)
+    if accepted.operation is not None:
+        set_operation_headers(accepted.operation, response)
+    return BegunOperation.model_validate(accepted)
 
 
 def set_operation_headers(operation: admin_messages.Operation, response: Response) -> None:
     """Sets the headers and status of an operation: Location, ETag, and 202 while it runs."""
-    response.headers["Location"] = operation_path(operation.operation_id)
+    response.headers["Location"] = f"/v1/operations/{operation.operation_id}"
     response.headers["ETag"] = etag(operation.revision)
     if not operation.has_ended:
         response.status_code = HTTPStatus.ACCEPTED

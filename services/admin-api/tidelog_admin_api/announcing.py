@@ -1,4 +1,4 @@
-"""Announces the gateway to all controllers, so that `explain` can report one that is silent."""
+"""Announces the gateway to all controllers, so that `explain` can report a silent gateway."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tidelog_runtime.pressure.records import Pressure
 
 ANNOUNCE_TIMEOUT_MS = 1_500
 FAREWELL_TIMEOUT_MS = 1_000
-# Pause before a controller of an older release is tried again: it may have been upgraded.
+# Pause before the next announcement to a controller of an older release. It may be upgraded then.
 NOT_UNDERSTOOD_PAUSE_MS = 60_000
-# How often controllers are looked up in the metadata that any broker has.
+# How often the gateway looks up controllers in the metadata of brokers.
 FIND_INTERVAL_MS = 30_000
 FIND_TIMEOUT_MS = 5_000
 MAX_CONTROLLERS = 32
@@ -41,7 +41,7 @@ _log = structlog.get_logger()
 
 
 class NotUnderstoodError(Exception):
-    """A controller answers but rejects the announcement, as one of an older release does."""
+    """A controller rejected the announcement, for example because its release is older."""
 
 
 class Controllers(Protocol):
@@ -54,8 +54,8 @@ class Controllers(Protocol):
 def own_announcement(address: str, started_at_ms: int) -> GatewayAnnouncement:
     """Returns the announcement of this process.
 
-    - `address`: the advertised address, or that of the listening socket. If it means all
-      addresses of the machine, the host name replaces it.
+    - `address`: the advertised address, or the address of the listening socket. The host name
+      replaces a host that means all addresses of the machine.
     """
     host, _, port = address.rpartition(":")
     name = socket.gethostname()
@@ -83,8 +83,8 @@ class Announcer:
     ) -> None:
         """Initializes an announcer.
 
-        - `limited_clients`: the clients that are at a limit now, the one rejected last first.
-        - `pressures`: the resources that this process is short of now.
+        - `limited_clients`: returns the clients that are at a limit now, the latest rejection first
+        - `pressures`: returns the resources that are short in this process now
         """
         self._announcement = announcement
         self._limited_clients = limited_clients
@@ -94,12 +94,12 @@ class Announcer:
         self._describe_cluster = describe_cluster
         self._controllers = controllers
         self._clock = clock
-        # By address: when a controller that rejected an announcement is tried again.
+        # By address: time of the next announcement to a controller that rejected the last one.
         self._paused_until_ms: dict[str, int] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Announces until the context ends, then announces that the gateway stops."""
+        """Sends announcements until the context ends, and then announces the stop."""
         tasks = [
             asyncio.create_task(self._keep_announcing(), name="announcing"),
             asyncio.create_task(self._keep_finding(), name="finding-controllers"),
@@ -136,15 +136,14 @@ class Announcer:
         except NotUnderstoodError as error:
             if address not in self._paused_until_ms:
                 _log.info("gateway_not_announced", controller=address, reason=str(error))
-            now_ms = self._clock.monotonic_ms()
-            self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS
         except Exception:
-            # The gateway serves requests without an announcement.
+            # The gateway can serve requests without announcements.
             _log.exception("gateway_not_announced", controller=address)
-            now_ms = self._clock.monotonic_ms()
-            self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS
         else:
             self._paused_until_ms.pop(address, None)
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS
 
     async def _keep_finding(self) -> None:
         while True:

@@ -9,19 +9,23 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 
 from tidelog.version import installed_version
-from tidelog_admin_api import health, metrics, openapi, refusals
+from tidelog_admin_api import error_handlers, health, metrics, openapi
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.console_files import add_console
 from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.event_hub import EventHub
 from tidelog_admin_api.limits import Limits, Usage
-from tidelog_admin_api.metrics import GatewayMetrics, MetricsMiddleware
-from tidelog_admin_api.middleware import AccessLogMiddleware, HeadMiddleware
-from tidelog_admin_api.origins import SecurityHeadersMiddleware
+from tidelog_admin_api.metrics import GatewayMetrics
+from tidelog_admin_api.middleware import (
+    AccessLogMiddleware,
+    ErrorMiddleware,
+    HeadMiddleware,
+    MetricsMiddleware,
+    RequestContextMiddleware,
+    SecurityHeadersMiddleware,
+)
 from tidelog_admin_api.overviews import Overviews
 from tidelog_admin_api.record_sender import RecordSender
-from tidelog_admin_api.refusals import ErrorMiddleware
-from tidelog_admin_api.requester import RequestContextMiddleware
 from tidelog_admin_api.resources import (
     brokers,
     cluster,
@@ -43,7 +47,7 @@ ROUTERS = (
     metrics.router,
     cluster.router,
     cluster.gateways,
-    # Before /v1/brokers/{broker_id}, which would match "scrub" as an id.
+    # Before the routes of /v1/brokers/{broker_id}, which would match "scrub" as an id.
     scrub.router,
     brokers.router,
     topics.router,
@@ -67,13 +71,13 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     hub = EventHub(dependencies.events, dependencies.clock)
     sender = RecordSender(dependencies.producers)
     timelines = Timelines(dependencies.events, dependencies.published, dependencies.clock)
-    measured = GatewayMetrics(config.cluster, usage, overviews)
+    gateway_metrics = GatewayMetrics(config.cluster, usage, overviews)
 
     @asynccontextmanager
-    async def beside_requests(_: FastAPI) -> AsyncIterator[None]:
+    async def background_tasks(_: FastAPI) -> AsyncIterator[None]:
         tasks = [
             asyncio.create_task(overviews.run(), name="overviews"),
-            asyncio.create_task(measured.watch.run(), name="loop-watch"),
+            asyncio.create_task(gateway_metrics.watch.run(), name="loop-watch"),
         ]
         try:
             yield
@@ -91,26 +95,26 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
         version=installed_version(),
         openapi_tags=openapi.TAGS,
         generate_unique_id_function=openapi.operation_id,
-        lifespan=beside_requests,
+        lifespan=background_tasks,
         dependencies=[Depends(reject_unknown)],
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.gateway = Gateway(config, dependencies, usage, overviews, hub, sender, timelines)
-    app.state.metrics = measured
+    app.state.metrics = gateway_metrics
     for router in ROUTERS:
         app.include_router(router)
     if config.console:
         add_console(app)
-    refusals.install(app)
+    error_handlers.install(app)
     openapi.install(app)
     # The middleware that is added last is the outermost.
     app.add_middleware(HeadMiddleware)
     app.add_middleware(Limits, bounds=config, usage=usage)
     app.add_middleware(ErrorMiddleware)
-    app.add_middleware(AccessLogMiddleware, seconds=measured.seconds)
+    app.add_middleware(AccessLogMiddleware, seconds=gateway_metrics.seconds)
     app.add_middleware(RequestContextMiddleware, rng=dependencies.rng)
     app.add_middleware(SecurityHeadersMiddleware)
-    app.add_middleware(MetricsMiddleware, metrics=measured)
+    app.add_middleware(MetricsMiddleware, metrics=gateway_metrics)
     return app

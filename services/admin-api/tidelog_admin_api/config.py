@@ -16,8 +16,8 @@ from tidelog_runtime.config import (
     split_list,
 )
 
-# Each connection takes a file descriptor, of which a process has 1,024 by default; and each request
-# needs a connection.
+# Each connection takes a file descriptor; a process has 1,024 by default. Each request needs a
+# connection.
 MAX_CONNECTIONS = 800
 
 NameList = Annotated[list[str], NoDecode, BeforeValidator(split_list)]
@@ -27,72 +27,71 @@ class AdminApiConfig(ServiceConfig):
     bootstrap: AddressList = Field(
         default=["127.0.0.1:7501", "127.0.0.1:7502", "127.0.0.1:7503"],
         min_length=1,
-        description="host:port of some brokers, separated by commas; the others are found",
+        description="host:port of some brokers, separated by commas; the gateway finds the others",
     )
     controllers: AddressList = Field(
         default=[],
-        description="host:port of controllers, separated by commas, to be asked what is wrong "
-        "where no broker answers any more; brokers name them otherwise",
+        description="host:port of controllers, separated by commas; explain queries them if no "
+        "broker answers. Otherwise brokers name the controllers",
     )
     listen: Address = Field(
-        default="127.0.0.1:7600", description="host:port to serve HTTP on; port 0: any free one"
+        default="127.0.0.1:7600", description="host:port to serve HTTP on; port 0: any free port"
     )
     metrics_listen: MetricsAddress | None = Field(
         default=METRICS_OFF,
-        description="host:port to serve metrics on besides GET /metrics at listen, or off",
+        description="host:port to serve metrics on, in addition to GET /metrics at listen; or off",
     )
     allowed_hosts: NameList = Field(
         default=[],
-        description="names by which the gateway is reached, separated by commas, besides "
-        "addresses, localhost and the host of advertised_address; asked by another name with a dot "
-        "it tells nothing, and a page under any other name may change nothing",
+        description="host names of the gateway, separated by commas, in addition to IP addresses, "
+        "localhost and the host of advertised_address; requests to any other name that contains a "
+        "dot are rejected, as are changes from pages under any other name",
     )
-    console: bool = Field(default=True, description="whether the web console is served at /")
+    console: bool = Field(default=True, description="whether to serve the web console at /")
     max_body_bytes: int = Field(
         default=2 << 20,
         ge=1_024,
         le=64 << 20,
-        description="a request with a larger body is refused",
+        description="maximum size of a request body",
     )
     body_timeout_ms: int = Field(
         default=30_000,
         ge=100,
         le=300_000,
-        description="a request whose body has not come in by then is refused",
+        description="a request is rejected if its body is not complete after this time",
     )
     request_timeout_ms: int = Field(
         default=330_000,
         ge=1_000,
         le=600_000,
-        description="a request that has not been answered by then is answered with a 504; longer "
-        "than any timeout_ms that a request may name",
+        description="a request without an answer after this time gets status 504; longer than the "
+        "largest valid timeout_ms of a request",
     )
     max_concurrent_requests: int = Field(
         default=256,
         ge=1,
         le=MAX_CONNECTIONS,
-        description="further requests are refused while so many are being answered",
+        description="maximum number of concurrent requests",
     )
     max_requests_per_client: int = Field(
         default=128,
         ge=1,
         le=MAX_CONNECTIONS,
-        description="maximum number of concurrent requests of one client address, streams among "
-        "them; raise it where a proxy stands before the gateway",
+        description="maximum number of concurrent requests of one client address, including "
+        "streams; raise it if a proxy is in front of the gateway",
     )
     max_connections_per_client: int = Field(
         default=256,
         ge=1,
         le=MAX_CONNECTIONS,
-        description="further connections of one client address are refused while it has so many "
-        f"of the {MAX_CONNECTIONS}; raise it where a proxy stands before the gateway",
+        description="maximum number of connections of one client address; all clients together "
+        f"have at most {MAX_CONNECTIONS}; raise it if a proxy is in front of the gateway",
     )
     max_concurrent_streams: int = Field(
         default=64,
         ge=1,
         le=MAX_CONNECTIONS,
-        description="further streams of events are refused while so many are open; each is a "
-        "request that is being answered",
+        description="maximum number of open event streams; each also counts as a request",
     )
 
     @model_validator(mode="after")
@@ -100,26 +99,26 @@ class AdminApiConfig(ServiceConfig):
         streams, requests = self.max_concurrent_streams, self.max_concurrent_requests
         if streams > requests:
             raise ValueError(
-                f"max_concurrent_streams is {streams} and max_concurrent_requests {requests}, "
-                "which counts streams, too; raise max_concurrent_requests or lower "
+                f"max_concurrent_streams is {streams} and max_concurrent_requests is {requests}, "
+                "but each stream counts as a request; raise max_concurrent_requests or lower "
                 "max_concurrent_streams"
             )
         requests, connections = self.max_requests_per_client, self.max_connections_per_client
         if requests > connections:
             raise ValueError(
-                f"max_requests_per_client is {requests} and max_connections_per_client "
-                f"{connections}, and each request takes a connection; raise "
+                f"max_requests_per_client is {requests} and max_connections_per_client is "
+                f"{connections}, but each request needs a connection; raise "
                 "max_connections_per_client or lower max_requests_per_client"
             )
         return self
 
     @property
     def browser_hosts(self) -> frozenset[str]:
-        """Host names, lower case and without ports, under which pages may send changes."""
+        """Host names of pages that may send changes, in lower case and without ports."""
         own = (address.rpartition(":")[0] for address in (self.listen, self.address))
         return frozenset(name.lower() for name in ("localhost", *own, *self.allowed_hosts))
 
     @property
     def service(self) -> str:
-        """The name of the service in log lines and metrics."""
+        """The name of the service in logs and metrics."""
         return "admin-api"

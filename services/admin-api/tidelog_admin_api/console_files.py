@@ -1,8 +1,8 @@
 """The files of the web console, served from memory.
 
-They are read once, at start; no request path reaches any other file. Without a build step, file
-names do not change with their content: browsers cache the files and revalidate them by their
-entity tag.
+They are read once at the start, so that no request path reaches another file. File names do not
+depend on the content, since there is no build step. Browsers cache the files and revalidate them
+by their entity tags.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DIRECTORY = Path(__file__).with_name("console")
 INDEX = "index.html"
 PREFIX = "/console/"
 
-# The operating system's own tables differ. Files of other kinds are licences and notes.
+# The tables of operating systems differ. Files of other types are licences and notes.
 MEDIA_TYPES: Mapping[str, str] = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -29,7 +29,7 @@ MEDIA_TYPES: Mapping[str, str] = {
 }
 _PLAIN = "text/plain; charset=utf-8"
 
-# Pages load only what the gateway serves, and run no inline script or style.
+# Pages load only files of the gateway, and run no inline scripts or styles.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -42,7 +42,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-# RapiDoc, which shows the REST API, has styles in its elements.
+# RapiDoc, which shows the REST API, uses inline styles.
 API_PAGE = "api.html"
 API_PAGE_SECURITY_POLICY = CONTENT_SECURITY_POLICY.replace(
     "style-src 'self'", "style-src 'self' 'unsafe-inline'"
@@ -60,7 +60,7 @@ _HEADERS: Mapping[str, str] = {
 class ConsoleFile:
     """A file of the console.
 
-    - `tag`: its strong entity tag, in quotes
+    - `tag`: strong entity tag, in quotes
     """
 
     content: bytes
@@ -81,7 +81,7 @@ def read_files(directory: Path = DIRECTORY) -> dict[str, ConsoleFile]:
     }
     if INDEX not in found:
         raise FileNotFoundError(
-            f"the web console has no {INDEX} in {directory}; install tidelog again, or set "
+            f"{directory} has no {INDEX}, which the web console needs; reinstall tidelog, or set "
             "console to false"
         )
     return found
@@ -94,8 +94,10 @@ def _read(path: Path) -> ConsoleFile:
 
 
 def add_console(app: FastAPI, directory: Path = DIRECTORY) -> None:
-    """Serves the console at /console/, to which / redirects, and the page of the REST API, to which
-    /docs redirects; the OpenAPI document leaves them out."""
+    """Serves the console at /console/, with redirects from / and from /docs to the API page.
+
+    The OpenAPI document does not contain these paths.
+    """
     app.include_router(_router(read_files(directory)))
 
 
@@ -104,12 +106,12 @@ def _router(files: Mapping[str, ConsoleFile]) -> APIRouter:
 
     @router.api_route("/", methods=["GET", "HEAD"])
     @router.api_route(PREFIX.rstrip("/"), methods=["GET", "HEAD"])
-    async def lead() -> Response:
+    async def redirect_to_console() -> Response:
         # The redirect is relative, so that it works behind a proxy that adds a prefix.
         return RedirectResponse(PREFIX.lstrip("/"))
 
     @router.api_route("/docs", methods=["GET", "HEAD"])
-    async def lead_to_api_page() -> Response:
+    async def redirect_to_api_page() -> Response:
         return RedirectResponse(PREFIX.lstrip("/") + API_PAGE)
 
     @router.api_route(PREFIX + "{path:path}", methods=["GET", "HEAD"])
@@ -120,14 +122,14 @@ def _router(files: Mapping[str, ConsoleFile]) -> APIRouter:
         headers = {**_HEADERS, "ETag": file.tag}
         if path == API_PAGE:
             headers["Content-Security-Policy"] = API_PAGE_SECURITY_POLICY
-        if _holds(request.headers.get("if-none-match", ""), file.tag):
+        if _is_current(request.headers.get("if-none-match", ""), file.tag):
             return Response(status_code=304, headers=headers)
         return Response(file.content, media_type=file.media_type, headers=headers)
 
     return router
 
 
-def _holds(asked: str, tag: str) -> bool:
-    """Whether the client's copy is current: weak comparison of If-None-Match (RFC 9110)."""
-    tags = [one.strip().removeprefix("W/") for one in asked.split(",")]
+def _is_current(if_none_match: str, tag: str) -> bool:
+    """Whether the client's copy is current, by weak comparison (RFC 9110)."""
+    tags = [one.strip().removeprefix("W/") for one in if_none_match.split(",")]
     return tag in tags or tags == ["*"]

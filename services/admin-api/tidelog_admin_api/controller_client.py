@@ -1,4 +1,4 @@
-"""ControllerService over gRPC, as the gateway uses it."""
+"""The gateway's gRPC client of ControllerService."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidelog.rpc.message_codec import to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import controller_pb2 as pb
-from tidelog.v1 import controller_pb2_grpc, inspect_pb2
+from tidelog.v1 import controller_pb2_grpc
 from tidelog_admin_api.announcing import NotUnderstoodError
 
 
 class GrpcControllers:
-    """One channel per address, opened when it is first used."""
+    """Has one channel for each address, opened at first use."""
 
     def __init__(self) -> None:
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -30,31 +30,16 @@ class GrpcControllers:
         if channel is None:
             channel = self._channels[address] = open_channel(address)
         stub = controller_pb2_grpc.ControllerServiceStub(channel)
-        request = pb.AnnounceGatewayRequest(
-            address=announcement.address,
-            host=announcement.host,
-            pid=announcement.pid,
-            started_at_ms=announcement.started_at_ms,
-            version=announcement.version,
-            is_stopping=announcement.is_stopping,
-            limited_clients=[
-                to_wire(client, inspect_pb2.LimitedClient)
-                for client in announcement.limited_clients
-            ],
-            pressures=[
-                to_wire(pressure, inspect_pb2.ResourcePressure)
-                for pressure in announcement.pressures
-            ],
-        )
+        request = to_wire(announcement, pb.AnnounceGatewayRequest)
         try:
             answer = await stub.AnnounceGateway(request, timeout=timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                raise NotUnderstoodError(f"{address} knows no such request") from error
+                raise NotUnderstoodError(f"{address} does not know the request") from error
             raise UnreachableError(address, f"{error.code().name}: {error.details()}") from error
         if answer.HasField("error"):
             error_: TidelogError = error_from_wire(answer.error)
-            raise NotUnderstoodError(f"{address} rejects it: {error_.message}")
+            raise NotUnderstoodError(f"{address} rejected it: {error_.message}")
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}

@@ -1,6 +1,6 @@
 """Counts the entries of JSON, which determine the cost of parsing. Pure.
 
-An entry can be as short as two bytes.
+An entry is a list, an object or an element of one. It can be as short as two bytes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ _PROBE, _LEFT = b'"$', b"$"
 
 
 class EntryCounter:
-    """Counts each list and object as one entry, and each further element as one more."""
+    """Counts entries of a text that arrives in pieces.
+
+    Each list and object counts as one entry, and each element after its first as one more.
+    """
 
     def __init__(self) -> None:
         self.count = 0
-        # A quote if the previous piece ended inside a string, and a backslash if the character that
-        # it escapes comes with the next piece.
+        # A quote if the previous piece ended inside a string, and a backslash if the next piece
+        # begins with the character that it escapes.
         self._carried = b""
 
     def feed(self, piece: bytes) -> None:

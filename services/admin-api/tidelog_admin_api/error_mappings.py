@@ -1,4 +1,4 @@
-"""The HTTP and gRPC status of each error code, and what to do about it."""
+"""The HTTP status, gRPC status and fix of each error code."""
 
 from __future__ import annotations
 
@@ -8,132 +8,132 @@ from typing import NamedTuple
 
 from tidelog.errors import ErrorCode
 
-_LOOK_AGAIN = "Read the thing again, and decide with what it is now."
-WAIT = "Try again in a moment; GET /v1/explain tells what is wrong where it lasts."
+_READ_AGAIN = "Read the resource again, and repeat the request with the new values."
+WAIT = "Try again in a moment. If the error persists, GET /v1/explain shows the cause."
 
 
 class ErrorMapping(NamedTuple):
-    """How an error is reported.
-
-    - `status`: of HTTP
-    - `grpc_status`: name of the gRPC status
-    - `fix`: what to do
-    """
+    """How an error is reported. `fix` says what to do."""
 
     status: HTTPStatus
     grpc_status: str
     fix: str
 
 
-_NOT_FOUND, _CONFLICT = HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
-_INVALID, _UNAVAILABLE = HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE
-_TIMED_OUT, _UPSTREAM = HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.BAD_GATEWAY
+_INVALID, _UPSTREAM = HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.BAD_GATEWAY
 
 
 def _invalid(fix: str) -> ErrorMapping:
     return ErrorMapping(_INVALID, "INVALID_ARGUMENT", fix)
 
 
+def _not_found(fix: str) -> ErrorMapping:
+    return ErrorMapping(HTTPStatus.NOT_FOUND, "NOT_FOUND", fix)
+
+
 def _conflict(fix: str, grpc_status: str = "FAILED_PRECONDITION") -> ErrorMapping:
-    return ErrorMapping(_CONFLICT, grpc_status, fix)
+    return ErrorMapping(HTTPStatus.CONFLICT, grpc_status, fix)
 
 
 def unavailable(fix: str = WAIT) -> ErrorMapping:
-    return ErrorMapping(_UNAVAILABLE, "UNAVAILABLE", fix)
+    return ErrorMapping(HTTPStatus.SERVICE_UNAVAILABLE, "UNAVAILABLE", fix)
 
 
-IN_DOUBT = (
-    "It may have been carried out all the same: look, or send the same request again, with the "
-    "same operation_id where it has one."
+OUTCOME_UNKNOWN = (
+    "The change may have been carried out: check the state, or repeat the request with the same "
+    "operation_id if it has one."
 )
-_CONFIG = "GET a topic to see every key with its default and what it does."
+_TIMED_OUT = ErrorMapping(HTTPStatus.GATEWAY_TIMEOUT, "DEADLINE_EXCEEDED", OUTCOME_UNKNOWN)
 
 ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
     ErrorCode.INTERNAL: ErrorMapping(
-        _UPSTREAM, "INTERNAL", "Look at the log of the service that the message names."
+        _UPSTREAM, "INTERNAL", "Check the log of the service that the message names."
     ),
     ErrorCode.INVALID_REQUEST: _invalid("Correct what the message names."),
-    ErrorCode.REQUEST_TIMED_OUT: ErrorMapping(_TIMED_OUT, "DEADLINE_EXCEEDED", IN_DOUBT),
-    ErrorCode.TOO_MANY_REQUESTS: unavailable("Wait a moment, then send it again."),
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorMapping(
-        _NOT_FOUND, "NOT_FOUND", "GET /v1/topics lists the topics that there are."
-    ),
-    ErrorCode.UNKNOWN_TOPIC_ID: ErrorMapping(_NOT_FOUND, "NOT_FOUND", _LOOK_AGAIN),
+    ErrorCode.REQUEST_TIMED_OUT: _TIMED_OUT,
+    ErrorCode.TOO_MANY_REQUESTS: unavailable("Repeat the request in a moment."),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _not_found("GET /v1/topics lists the topics that exist."),
+    ErrorCode.UNKNOWN_TOPIC_ID: _not_found(_READ_AGAIN),
     ErrorCode.NOT_LEADER: unavailable(),
     ErrorCode.LEADER_NOT_AVAILABLE: unavailable(
-        "GET /v1/explain?topic=… tells why nobody leads; GET /v1/recovery what could be done."
+        "GET /v1/explain?topic=… shows why there is no leader, and GET /v1/recovery the choices."
     ),
     ErrorCode.FENCED_LEADER_EPOCH: unavailable(),
     ErrorCode.UNKNOWN_LEADER_EPOCH: unavailable(),
-    ErrorCode.LEADER_CHANGED: ErrorMapping(_TIMED_OUT, "DEADLINE_EXCEEDED", IN_DOUBT),
+    ErrorCode.LEADER_CHANGED: _TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS: unavailable(
-        "Bring replicas back; GET /v1/explain?topic=… names those that are missing, and why."
+        "Restore replicas; GET /v1/explain?topic=… names the missing ones and the causes."
     ),
     ErrorCode.OFFSET_NOT_AVAILABLE: unavailable(),
     ErrorCode.OFFSET_OUT_OF_RANGE: ErrorMapping(
-        _INVALID, "OUT_OF_RANGE", "GET the partition to see where its log begins and ends."
+        _INVALID, "OUT_OF_RANGE", "GET the partition to see its first and last offset."
     ),
     ErrorCode.BATCH_TOO_LARGE: ErrorMapping(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "INVALID_ARGUMENT",
         "Send smaller records, or raise the topic's max_batch_bytes.",
     ),
-    ErrorCode.CORRUPT_BATCH: ErrorMapping(_UPSTREAM, "DATA_LOSS", "Send it again."),
+    ErrorCode.CORRUPT_BATCH: ErrorMapping(_UPSTREAM, "DATA_LOSS", "Repeat the request."),
     ErrorCode.INVALID_BATCH: _invalid("Correct what the message names."),
     ErrorCode.OUT_OF_ORDER_SEQUENCE: _conflict(WAIT),
-    ErrorCode.DUPLICATE_SEQUENCE: _conflict("The records are in the log already."),
-    ErrorCode.FENCED_PRODUCER_EPOCH: _conflict("Send it again: the gateway takes a new epoch."),
-    ErrorCode.UNKNOWN_PRODUCER_ID: _conflict("Send it again: the gateway takes a new id."),
+    ErrorCode.DUPLICATE_SEQUENCE: _conflict("The log already contains the records."),
+    ErrorCode.FENCED_PRODUCER_EPOCH: _conflict(
+        "Repeat the request; the gateway then uses a new producer epoch."
+    ),
+    ErrorCode.UNKNOWN_PRODUCER_ID: _conflict(
+        "Repeat the request; the gateway then uses a new producer id."
+    ),
     ErrorCode.INVALID_TIMESTAMP: _invalid(
         "Send milliseconds since 1970 (UTC), or raise the topic's timestamp_max_ahead_ms."
     ),
     ErrorCode.RECORDS_DAMAGED: ErrorMapping(
         HTTPStatus.GONE,
         "DATA_LOSS",
-        "Read on from damaged.next_offset, or send on_damage=skip, which leaves damaged records "
-        "out and lists their offsets; GET /v1/explain says where the bytes are kept.",
+        "Continue from damaged.next_offset, or send on_damage=skip, which leaves damaged records "
+        "out and lists their offsets. GET /v1/explain shows where the bytes are kept.",
     ),
-    ErrorCode.STORAGE_ERROR: unavailable("Look at the disk of the broker that is named."),
-    ErrorCode.INVALID_TOPIC_NAME: _invalid("Choose a name as the message describes."),
+    ErrorCode.STORAGE_ERROR: unavailable("Check the disk of the broker that the message names."),
+    ErrorCode.INVALID_TOPIC_NAME: _invalid("Choose a name of the form that the message describes."),
     ErrorCode.TOPIC_ALREADY_EXISTS: _conflict(
-        "Choose another name, or GET the topic that there is.", "ALREADY_EXISTS"
+        "Choose another name, or use the existing topic.", "ALREADY_EXISTS"
     ),
-    ErrorCode.INVALID_PARTITION_COUNT: _invalid("Ask for a number that the message allows."),
+    ErrorCode.INVALID_PARTITION_COUNT: _invalid("Choose a number that the message allows."),
     ErrorCode.INVALID_REPLICATION_FACTOR: _invalid(
-        "GET /v1/brokers shows how many brokers take replicas."
+        "GET /v1/brokers shows how many brokers accept replicas."
     ),
-    ErrorCode.INVALID_CONFIG: _invalid(_CONFIG),
+    ErrorCode.INVALID_CONFIG: _invalid(
+        "GET a topic to see every key with its default and description."
+    ),
     ErrorCode.TOPIC_BEING_DELETED: _conflict("Wait until the topic is gone."),
-    ErrorCode.INVALID_ASSIGNMENT: _invalid("Correct the replicas as the message says."),
-    ErrorCode.UNKNOWN_BROKER: ErrorMapping(
-        _NOT_FOUND, "NOT_FOUND", "GET /v1/brokers lists the brokers that are known."
-    ),
+    ErrorCode.INVALID_ASSIGNMENT: _invalid("Correct the replicas that the message names."),
+    ErrorCode.UNKNOWN_BROKER: _not_found("GET /v1/brokers lists the known brokers."),
     ErrorCode.NOT_ENOUGH_BROKERS: _conflict(
-        "Add brokers first, lower the factor of topics, or ask for fewer partitions."
+        "Add brokers, lower the replication factor of topics, or request fewer partitions."
     ),
-    ErrorCode.NOT_CONFIRMED: _invalid("Name the topic once more as confirm."),
+    ErrorCode.NOT_CONFIRMED: _invalid("Set `confirm` to the name of the topic."),
     ErrorCode.NOT_CONTROLLER: unavailable(),
     ErrorCode.STALE_CONTROLLER_EPOCH: unavailable(),
     ErrorCode.STALE_BROKER_EPOCH: unavailable(),
     ErrorCode.METADATA_STORE_UNAVAILABLE: unavailable(
-        "Look whether etcd runs and has a quorum; GET /v1/explain tells who does not reach it."
+        "Check that etcd runs and has a quorum; GET /v1/explain names services that cannot reach "
+        "it."
     ),
     ErrorCode.FETCH_SESSION_INVALID: unavailable(),
     ErrorCode.REVISION_CONFLICT: ErrorMapping(
-        HTTPStatus.PRECONDITION_FAILED, "FAILED_PRECONDITION", _LOOK_AGAIN
+        HTTPStatus.PRECONDITION_FAILED, "FAILED_PRECONDITION", _READ_AGAIN
     ),
-    ErrorCode.UNKNOWN_OPERATION: ErrorMapping(
-        _NOT_FOUND, "NOT_FOUND", "GET /v1/operations lists those that are kept."
+    ErrorCode.UNKNOWN_OPERATION: _not_found(
+        "GET /v1/operations lists the operations that are kept."
     ),
     ErrorCode.OPERATION_ID_IN_USE: _conflict("Choose another operation_id.", "ALREADY_EXISTS"),
     ErrorCode.OPERATION_ENDED: _conflict("GET the operation to see how it ended."),
     ErrorCode.PARTITION_BUSY: _conflict(
-        "Wait for the operation that is named, or cancel it: POST /v1/operations/{id}/cancel."
+        "Wait for the named operation, or cancel it: POST /v1/operations/{id}/cancel."
     ),
     ErrorCode.NOT_ELIGIBLE_LEADER: _conflict(
-        "Choose a replica in sync, or wait until this one is."
+        "Choose an in-sync replica, or wait until this one is."
     ),
     # Errors of the gateway's own clients: the gateway is stopping, or its process has a fault.
-    ErrorCode.CLIENT_CLOSED: unavailable("The gateway is stopping; send the request again."),
+    ErrorCode.CLIENT_CLOSED: unavailable("The gateway is stopping; repeat the request."),
     ErrorCode.CLIENT_FORKED: unavailable("Restart the gateway."),
 }

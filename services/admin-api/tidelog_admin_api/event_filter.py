@@ -12,10 +12,11 @@ from tidelog.state_changes.tracing import TraceScope
 class EventFilter(NamedTuple):
     """Selects the state changes that meet all conditions.
 
-    - `partition`: also matches changes of its whole topic
-    - `broker`: matches changes about the broker and those that it reports
-    - `kinds`: empty: all
-    - `since_ms`, `before_ms`: milliseconds since 1970, from the first up to the second
+    - `partition`: also matches changes of its topic as a whole
+    - `broker`: matches changes about the broker and changes that it reports
+    - `kinds`: empty: all kinds
+    - `since_ms`, `before_ms`: earliest time, and the time before which changes match, in
+      milliseconds since 1970
     """
 
     topic: str = ""
@@ -29,7 +30,7 @@ class EventFilter(NamedTuple):
     def scope(self) -> TraceScope:
         return TraceScope(self.topic, self.partition, self.since_ms)
 
-    def takes(self, change: StateChange) -> bool:
+    def matches(self, change: StateChange) -> bool:
         if change.time_ms < self.since_ms:
             return False
         if self.before_ms is not None and change.time_ms >= self.before_ms:
@@ -45,23 +46,23 @@ class EventFilter(NamedTuple):
 
 
 class Newest(NamedTuple):
-    """The newest changes; `left_out` is the number of older ones."""
+    """The newest changes, and the number of older ones that match."""
 
     changes: Sequence[StateChange]
     left_out: int
 
 
-def newest(changes: Iterable[StateChange], wanted: EventFilter, limit: int) -> Newest:
+def newest(changes: Iterable[StateChange], event_filter: EventFilter, limit: int) -> Newest:
     """Returns the newest `limit` changes that match, the oldest first.
 
     Changes of the same millisecond are ordered by the names of their services. A change that
     was reported twice counts once.
     """
-    known = {change.identity: change for change in changes if wanted.takes(change)}
+    known = {change.identity: change for change in changes if event_filter.matches(change)}
     ordered = sorted(known.values(), key=lambda change: (change.time_ms, change.service))
     kept = ordered[-limit:]
     left_out = len(ordered) - len(kept)
     if left_out and ordered[left_out - 1].time_ms == kept[0].time_ms != kept[-1].time_ms:
-        # A client that continues before the first of these would miss others of its millisecond.
+        # A client that continues before the first of these would miss others of that millisecond.
         kept = [change for change in kept if change.time_ms > kept[0].time_ms]
     return Newest(kept, len(ordered) - len(kept))

@@ -1,7 +1,7 @@
-"""Follows the events of a cluster once, for all streams together.
+"""Follows the events of a cluster once for all streams.
 
-Following begins with the first stream. The newest events are kept, so that an interrupted
-stream can continue where it ended.
+The hub starts with the first stream. It keeps the newest events, so that an interrupted stream
+can continue where it ended.
 """
 
 from __future__ import annotations
@@ -17,20 +17,28 @@ from tidelog.client.event_streams import Gathered, Silent
 from tidelog.state_changes.event import Kind, StateChange
 from tidelog.state_changes.tracing import TraceScope
 from tidelog_admin_api.event_filter import EventFilter, Newest, newest
-from tidelog_admin_api.event_messages import HEARTBEAT, OPENING, event_id, message, time_ms_of
-from tidelog_admin_api.event_ring import EventRing, RingEntry, entry_of
+from tidelog_admin_api.event_messages import (
+    HEARTBEAT,
+    OPENING,
+    EventRing,
+    RingEntry,
+    entry_of,
+    event_id,
+    message,
+    time_ms_of,
+)
 from tidelog_runtime.clock import Clock
 
 HEARTBEAT_MS = 15_000
 # Events that a stream sends in one write.
 MAX_EVENTS_AT_ONCE = 500
-# Pause before following begins again after an error.
+# Pause before the hub follows the events again after an error.
 RESTART_PAUSE_MS = 1_000
-# Events that arrive late may be this much older than the event at which a stream was interrupted.
+# A resumed stream repeats events of this period, since events may arrive late.
 RESUME_OVERLAP_MS = 2_000
-# Events with which a stream begins: the newest that match.
+# Past events at the beginning of a stream: the newest that match.
 MAX_EVENTS_BEFORE = 1_000
-# Events that are added to the ring in one turn of the event loop.
+# Events that are added to the ring before other tasks of the event loop run.
 MAX_EVENTS_IN_A_TURN = 200
 MISSED, END = "missed", "end"
 
@@ -54,9 +62,9 @@ class EventSource(Protocol):
 class Beginning(NamedTuple):
     """The beginning of a stream.
 
-    - `position`: in the ring, from which the stream continues
+    - `position`: position in the ring from which the stream continues
     - `before`: events that are sent first
-    - `missed`: number of matching events older than those
+    - `missed`: number of older matching events that are not sent
     """
 
     position: int
@@ -65,7 +73,7 @@ class Beginning(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Limits after which a stream ends by itself; None: no limit."""
+    """Limits at which the gateway ends a stream. None: no limit."""
 
     events: int | None = None
     duration_ms: int | None = None
@@ -93,11 +101,12 @@ class EventHub:
             self._task = asyncio.create_task(self._follow(TraceScope(since_ms=since_ms)))
 
     async def begin(self, event_filter: EventFilter, last_id: str = "") -> Beginning:
-        """Returns where a stream begins.
+        """Returns the beginning of a stream.
 
-        With `last_id` it begins after that event. If the event is no longer known, those from
-        shortly before it are sent again under the same ids. Otherwise it begins with the events
-        since `wanted.since_ms`, or without that with new events. Raises `UnreachableError`.
+        With `last_id` the stream begins after that event. If the ring no longer has the event,
+        events from RESUME_OVERLAP_MS before it are sent again under the same ids. Without
+        `last_id` the stream begins with the events since `since_ms` of the filter; if that is 0,
+        with new events. Raises `UnreachableError`.
         """
         self.start()
         position, since_ms = self._ring.end, event_filter.since_ms
@@ -127,11 +136,7 @@ class EventHub:
     async def stream(
         self, event_filter: EventFilter, beginning: Beginning, bound: Bound
     ) -> AsyncIterator[bytes]:
-        """Yields server-sent events.
-
-        Yields a comment if no event was sent for `heartbeat_ms`, even if events came that do
-        not match.
-        """
+        """Yields server-sent events, and a comment if no event was sent for `heartbeat_ms`."""
         yield OPENING
         left = _Left(bound, self._clock)
         sent_ms = self._clock.monotonic_ms()
@@ -152,7 +157,7 @@ class EventHub:
                 yield b"".join(messages)
                 sent_ms = self._clock.monotonic_ms()
             if self._ending:
-                yield message(END, {"reason": "the gateway stops; connect again"})
+                yield message(END, {"reason": "the gateway is stopping; connect again"})
                 return
             if left.is_over():
                 return
@@ -173,17 +178,17 @@ class EventHub:
 
     async def _follow(self, scope: TraceScope) -> None:
         while True:
-            # `follow` finds lost services again by itself.
+            # `follow` reconnects to services by itself.
             try:
                 async with contextlib.aclosing(self._source.follow(scope)) as batches:
                     async for batch in batches:
-                        await self._hear(batch)
+                        await self._add(batch)
             except Exception:
-                _log.exception("following_failed")
+                _log.exception("event_stream_failed")
             await asyncio.sleep(RESTART_PAUSE_MS / 1000)
             scope = TraceScope(since_ms=self._clock.wall_ms() - RESTART_PAUSE_MS)
 
-    async def _hear(self, batch: Sequence[StateChange | Silent]) -> None:
+    async def _add(self, batch: Sequence[StateChange | Silent]) -> None:
         for begin in range(0, len(batch), MAX_EVENTS_IN_A_TURN):
             self._ring.add(batch[begin : begin + MAX_EVENTS_IN_A_TURN])
             self._notify()
@@ -202,7 +207,7 @@ def _newest_before(
 
 
 class _Left:
-    """What remains of a stream's bound."""
+    """The remaining events and time of a stream."""
 
     def __init__(self, bound: Bound, clock: Clock) -> None:
         self.events = bound.events
@@ -236,7 +241,7 @@ def _missed(events: int) -> list[bytes]:
 
 def _events(entries: Sequence[RingEntry], event_filter: EventFilter, left: _Left) -> list[bytes]:
     return [
-        one.sent
+        one.encoded
         for one in entries
-        if isinstance(one.what, Silent) or (event_filter.takes(one.what) and left.one_more())
+        if isinstance(one.what, Silent) or (event_filter.matches(one.what) and left.one_more())
     ]

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from tidelog.errors import TidelogError
 from tidelog_admin_api.bodies.base import AnswerBody, example
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.problems import READ_PROBLEMS, unavailable
 
 READY_TIMEOUT_MS = 3_000
@@ -33,18 +33,18 @@ class Readiness(AnswerBody):
 
 @router.get("/health", responses=READ_PROBLEMS)
 async def read_health() -> Health:
-    """Reports that the gateway runs. It contacts no other service."""
+    """Reports that the gateway runs, without a request to another service."""
     return Health(status="alive")
 
 
 @router.get("/ready", responses=READ_PROBLEMS)
-async def read_readiness(admin: AskAdmin) -> Readiness:
+async def read_readiness(admin: AdminDep) -> Readiness:
     """Checks that a broker and the active controller answer the gateway."""
-    waits_for = "no broker answers"
+    waits_for = "no broker answered"
     try:
         async with asyncio.timeout(READY_TIMEOUT_MS / 1000):
             cluster = await admin.describe_cluster()
-            waits_for = "brokers answer, and the active controller does not"
+            waits_for = "the active controller did not answer"
             await admin.describe_throttle()
     except TimeoutError:
         raise unavailable("NOT_READY", f"{waits_for} within {READY_TIMEOUT_MS} ms") from None

@@ -1,14 +1,14 @@
-"""An HTTP connection with bounds that uvicorn does not have.
+"""An HTTP connection with limits that uvicorn does not have.
 
-Uvicorn bounds the time between two requests. This class also bounds
+Uvicorn limits the time between two requests. This class also limits
 
 - the time until the head of a request is complete,
 - how slowly a client may read an answer,
 - the number of connections,
-- how long the event loop parses the data that arrives at once.
+- how long the event loop parses received data without a break.
 
-If an answer begins before the body of its request is complete, the connection ends with that
-answer: nothing reads the rest of the body to find the next request.
+If an answer begins before the body of its request is complete, the connection ends after that
+answer: the rest of the body is not read, so the next request cannot be found.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from tidelog_admin_api.problems import (
     unavailable,
 )
 
-# From the connection, or the first byte of a request, until the head of the request is complete.
+# From the opening of the connection, or the first byte of a request, to the end of its head.
 HEAD_TIMEOUT_MS = 10_000
-# The client of a blocked answer reads at least LEAST_READ_BYTES of it in each READER_TIMEOUT_MS.
+# While an answer waits for its client, the client has to read LEAST_READ_BYTES in this time.
 READER_TIMEOUT_MS = 30_000
 LEAST_READ_BYTES = 16 << 10
-# Received data is parsed in pieces of this size, for PARSING_MS before other tasks get a turn. A
-# request may need several turns. A piece holds some hundreds of the smallest chunks.
+# Received data is parsed in pieces of this size, for PARSING_MS before other tasks run. A piece
+# holds several hundred of the smallest chunks.
 PIECE_BYTES = 2 << 10
 PARSING_MS = 1
-# Bytes that the chunk framing of a body may take: this, and a quarter of the largest body.
+# Maximum size of the chunk framing of a body: this plus a quarter of the largest body.
 FRAMING_BYTES = 64 << 10
-# Each layer that answers a request goes through its headers.
+# Each layer that processes a request iterates over its headers.
 MAX_HEADERS = 128
 
 _CLOSE = (b"connection", b"close")
 
 
 class HttpConnection(H11Protocol):
-    """A connection that keeps `bounds` and is counted in `usage`."""
+    """A connection that enforces `bounds` and is counted in `usage`."""
 
     _head_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
@@ -76,10 +76,10 @@ class HttpConnection(H11Protocol):
         self._usage = usage
         self._answering = self.app
         self.app = self._answer
-        # Received data that is not parsed yet, and the scheduled call that continues with it.
+        # Received data that is not parsed yet, and the scheduled call that continues to parse it.
         self._rest = bytearray()
         self._turn: asyncio.Handle | None = None
-        # Size of the body that is being received, with its framing.
+        # Size of the body in progress, with its framing.
         self._wire_bytes = 0
 
     @property
@@ -95,14 +95,14 @@ class HttpConnection(H11Protocol):
         connections[self._address] += 1
         if connections[self._address] > most:
             self._usage.rejected(self._address, "max_connections_per_client", most)
-            self._refuse(too_many_connections(self._address, most))
+            self._reject(too_many_connections(self._address, most))
             return
         if len(self.connections) > MAX_CONNECTIONS:
             self._usage.rejected(self._address, "connections", MAX_CONNECTIONS)
-            self._refuse(
+            self._reject(
                 unavailable(
                     "TOO_MANY_CONNECTIONS",
-                    f"{MAX_CONNECTIONS} connections are open already, as many as may be at once",
+                    f"{MAX_CONNECTIONS} connections are open, the maximum",
                 )
             )
             return
@@ -131,7 +131,7 @@ class HttpConnection(H11Protocol):
             self.transport.pause_reading()
 
     def _parse(self) -> None:
-        """Parses received data for PARSING_MS, and at least one piece."""
+        """Parses at least one piece, and further ones for PARSING_MS."""
         self._turn = None
         until = time.monotonic() + PARSING_MS / 1000
         while not self.flow.read_paused:
@@ -149,8 +149,8 @@ class HttpConnection(H11Protocol):
         del self._rest[:PIECE_BYTES]
         before = self.cycle
         super().data_received(piece)
-        is_asked = self.cycle is not None and not self.cycle.response_complete
-        if not is_asked:
+        has_request = self.cycle is not None and not self.cycle.response_complete
+        if not has_request:
             self._watch_head()
         elif self._head_timer is not None:
             self._head_timer.cancel()
@@ -160,18 +160,18 @@ class HttpConnection(H11Protocol):
             self._check_framing()
 
     def _reading_resumed(self) -> None:
-        """Lets more data arrive once the received data is parsed."""
+        """Reads more data if the received data is parsed."""
         if not self._rest:
             self.transport.inner.resume_reading()
         elif self._turn is None:
             self._turn = self.loop.call_soon(self._parse)
 
     def _check_framing(self) -> None:
-        """Bounds the framing of chunks, which the limits of a request do not count."""
+        """Limits the framing of chunks, which the limits of a request do not count."""
         largest = self._bounds.max_body_bytes
         if self._wire_bytes > largest + largest // 4 + FRAMING_BYTES:
-            self._refuse(body_too_large(self._bounds, "with the framing of its chunks "))
-            # A handler that reads the body, or is about to answer, ends as if the client had gone.
+            self._reject(body_too_large(self._bounds, "with the framing of its chunks "))
+            # A handler that reads the body or starts its answer ends as if the client had left.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
 
@@ -189,7 +189,9 @@ class HttpConnection(H11Protocol):
 
         count = len(scope["headers"])
         if count > MAX_HEADERS:
-            error = _head_too_large(f"the request has {count} headers, more than {MAX_HEADERS}")
+            error = _head_too_large(
+                f"the request has {count} headers; the maximum is {MAX_HEADERS}"
+            )
             await response(error, scope["path"], "")(scope, receive, begin)
         else:
             await self._answering(scope, receive, begin)
@@ -203,34 +205,34 @@ class HttpConnection(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
-        """Answers data that is not HTTP; uvicorn calls it within the parser's exception."""
+        """Answers data that is not HTTP. Uvicorn calls it while an exception is handled."""
         error = sys.exc_info()[1]
         hint = getattr(error, "error_status_hint", HTTPStatus.BAD_REQUEST)
         if hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-            self._refuse(_head_too_large("the head of the request is too large"))
+            self._reject(_head_too_large("the head of the request is too large"))
         else:
-            self._refuse(malformed(f"the request is no HTTP: {error}"))
+            self._reject(malformed(f"the request is not valid HTTP: {error}"))
 
     def _watch_head(self) -> None:
-        """Starts the timer, unless it runs: a byte now and then does not extend the time."""
+        """Starts the timer unless it runs, so that single bytes do not extend the time."""
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_TIMEOUT_MS / 1000, self.transport.abort)
 
     def _watch_reader(self) -> None:
-        """Checks later that the buffer shrinks; nothing is added to it while writing is paused."""
+        """Starts a timer to check that the buffer shrinks. While it is full, nothing is added."""
         held_bytes = self.transport.get_write_buffer_size()
         self._reader_timer = self.loop.call_later(
-            READER_TIMEOUT_MS / 1000, self._judge_reader, held_bytes
+            READER_TIMEOUT_MS / 1000, self._check_reader, held_bytes
         )
 
-    def _judge_reader(self, held_bytes: int) -> None:
+    def _check_reader(self, held_bytes: int) -> None:
         if held_bytes - self.transport.get_write_buffer_size() < LEAST_READ_BYTES:
             self.transport.abort()
         else:
             self._watch_reader()
 
-    def _refuse(self, error: ProblemError) -> None:
-        """Sends the error as an answer and closes; if an answer has begun, only closes."""
+    def _reject(self, error: ProblemError) -> None:
+        """Answers with the error and closes. If an answer has begun, it only closes."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             answer = response(error, "", "")
             headers = [*answer.raw_headers, _CLOSE]

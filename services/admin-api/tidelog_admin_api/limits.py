@@ -1,4 +1,4 @@
-"""Limits on what requests may take: size and entries of a body, time, and concurrency."""
+"""Limits of requests: size and entries of a body, time, and concurrency."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.caller_limits import METRICS_LIMITS, LimitedClient, LimitReached, ReachedLimits
+from tidelog_admin_api.entry_counter import EntryCounter
 from tidelog_admin_api.error_mappings import ErrorMapping
-from tidelog_admin_api.json_entries import JsonEntries
 from tidelog_admin_api.origins import check_browser
 from tidelog_admin_api.problems import (
     ProblemError,
+    invalid,
     malformed,
     response,
     timed_out,
@@ -28,39 +29,35 @@ from tidelog_admin_api.problems import (
 )
 from tidelog_admin_api.requester import trace_id
 
-# Monitoring gets an answer even if the gateway is at its limits.
+# Monitoring gets an answer even if the gateway has reached its limits.
 ALWAYS_ANSWERED = frozenset({"/health", "/metrics"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-# Bodies of the largest size that are held at a time; parsed, each takes several times its size.
+# Bodies of the largest size that are in memory at a time. Parsing takes several times their size.
 LARGEST_BODIES = 8
-
+# Entries of one body, as `EntryCounter` counts them. They are parsed and checked in one turn of the
+# event loop.
+MAX_JSON_ENTRIES = 50_000
 
 _log = structlog.get_logger()
 
 
 class Bounds(Protocol):
-    """The limits; `AdminApiConfig` documents each."""
+    """The limits. `AdminApiConfig` documents them."""
 
-    @property
-    def max_body_bytes(self) -> int: ...
-    @property
-    def body_timeout_ms(self) -> int: ...
-    @property
-    def request_timeout_ms(self) -> int: ...
-    @property
-    def max_concurrent_requests(self) -> int: ...
-    @property
-    def max_requests_per_client(self) -> int: ...
-    @property
-    def max_connections_per_client(self) -> int: ...
-    @property
-    def max_concurrent_streams(self) -> int: ...
+    max_body_bytes: int
+    body_timeout_ms: int
+    request_timeout_ms: int
+    max_concurrent_requests: int
+    max_requests_per_client: int
+    max_connections_per_client: int
+    max_concurrent_streams: int
+
     @property
     def browser_hosts(self) -> Set[str]: ...
 
 
 class Usage:
-    """What requests use now, and how often limits have rejected some."""
+    """What requests use now, and the number of rejections by each limit."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -69,7 +66,7 @@ class Usage:
         self.connections: Counter[str] = Counter()
         self.streams = 0
         self.body_bytes = 0
-        # Numbers of rejected requests and connections, by the names in GATEWAY_LIMITS.
+        # Numbers of rejected requests and connections, by names of GATEWAY_LIMITS.
         self.rejections: Counter[str] = Counter()
         self._reached = ReachedLimits(_log_limit)
 
@@ -81,12 +78,12 @@ class Usage:
     def metrics_connection_closed(self, client: str, limit: str) -> None:
         """Counts a connection to the metrics port that was closed by one of METRICS_LIMITS.
 
-        Called in the thread of the metrics server; only that changes these counts.
+        Only the thread of the metrics server calls this and changes these counts.
         """
         self.rejected(client, limit, METRICS_LIMITS[limit])
 
     def limited_clients(self) -> list[LimitedClient]:
-        """Returns the clients that are at a limit now, the one rejected last first."""
+        """Returns the clients that are at a limit now, the latest rejection first."""
         return self._reached.described(_now_ms())
 
 
@@ -96,12 +93,12 @@ def _now_ms() -> int:
 
 @contextmanager
 def stream(usage: Usage, bounds: Bounds, client: str) -> Iterator[None]:
-    """Takes one of the places for streams until the context ends. Raises `ProblemError`."""
+    """Counts an open stream until the context ends. Raises `ProblemError` at the limit."""
     if usage.streams >= bounds.max_concurrent_streams:
         usage.rejected(client, "max_concurrent_streams", bounds.max_concurrent_streams)
         raise too_many(
-            f"{usage.streams} streams are open already, as many as may be; close one, or raise "
-            "max_concurrent_streams"
+            f"{usage.streams} streams are open, the maximum; close a stream, or raise "
+            "max_concurrent_streams of the gateway"
         )
     usage.streams += 1
     try:
@@ -119,8 +116,8 @@ def _log_limit(reached: LimitReached) -> None:
 class Limits:
     """Middleware that enforces the limits.
 
-    The time limit of a request ends when its answer begins: a stream lasts as long as its
-    client wants.
+    The timeout of a request ends when its answer begins. The client decides how long a stream
+    lasts.
     """
 
     def __init__(self, app: ASGIApp, bounds: Bounds, usage: Usage) -> None:
@@ -158,7 +155,7 @@ class Limits:
                 raise
             problem = error
         except TimeoutError:
-            # Any other timeout is a fault of the handler.
+            # Any other timeout is an error of the handler.
             if begun or not deadline.expired():
                 raise
             problem = _late(self._bounds)
@@ -173,16 +170,15 @@ class Limits:
         if usage.clients[client] >= most:
             usage.rejected(client, "max_requests_per_client", most)
             raise too_many(
-                f"{usage.clients[client]} requests of client {client} are being answered, as many "
-                "as may be at once; try again when some are done, or raise "
-                "max_requests_per_client"
+                f"{usage.clients[client]} requests of client {client} are pending, the maximum; "
+                "try again when some have ended, or raise max_requests_per_client of the gateway"
             )
         most = self._bounds.max_concurrent_requests
         if usage.requests >= most:
             usage.rejected(client, "max_concurrent_requests", most)
             raise too_many(
-                f"{self._usage.requests} requests are being answered, as many as may be at once; "
-                "try again when some are done"
+                f"{usage.requests} requests are pending, the maximum; try again when some have "
+                "ended"
             )
         usage.requests += 1
         usage.clients[client] += 1
@@ -195,8 +191,27 @@ class Limits:
                 del usage.clients[client]
 
 
+class JsonEntries(EntryCounter):
+    """Counts the entries of a body, and rejects a body with too many."""
+
+    def feed(self, piece: bytes) -> None:
+        """Counts the next piece.
+
+        Raises `ProblemError` for more than MAX_JSON_ENTRIES, and for a NUL byte: with it a parser
+        assumes UTF-16, whose entries are not counted.
+        """
+        if b"\0" in piece:
+            raise malformed("the body contains a NUL byte, which is not valid in UTF-8 JSON")
+        super().feed(piece)
+        if self.count > MAX_JSON_ENTRIES:
+            raise invalid(
+                f"the body has {self.count} entries or more in all its lists and objects together; "
+                f"a request has at most {MAX_JSON_ENTRIES}: send several requests"
+            )
+
+
 class _Body:
-    """The body of one request, within the limits of size, entries and time."""
+    """The body of a request, with limits on its size, its entries and its time of arrival."""
 
     def __init__(self, receive: Receive, bounds: Bounds, usage: Usage, client: str) -> None:
         self._client = client
@@ -216,8 +231,9 @@ class _Body:
                 message = await self._receive()
         except TimeoutError:
             raise _slow(self._bounds) from None
-        self._take(len(message.get("body", b"")))
-        self._entries.add(message.get("body", b""))
+        piece = message.get("body", b"")
+        self._take(len(piece))
+        self._entries.feed(piece)
         self._complete = not message.get("more_body", False)
         return message
 
@@ -234,63 +250,64 @@ class _Body:
         if self._usage.body_bytes > most:
             self._usage.rejected(self._client, "body_bytes", most)
             raise too_many(
-                f"the bodies of requests that are being answered are {self._usage.body_bytes} "
-                "bytes together, more than may be at once; try again when some are done"
+                f"the bodies of pending requests have {self._usage.body_bytes} bytes; the maximum "
+                f"is {most}: try again when some requests have ended"
             )
 
 
 def client_of(scope: Scope) -> str:
-    """Returns the address of the client, or an empty string if it is not known."""
+    """Returns the address of the client; empty: not known."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 def _check_length(scope: Scope, bounds: Bounds) -> None:
-    said = Headers(scope=scope).get("content-length", "0")
-    if not (said.isascii() and said.isdecimal()):
-        raise malformed(f"Content-Length: {said[:100]} is no number")
-    if int(said[:20]) > bounds.max_body_bytes:
+    length = Headers(scope=scope).get("content-length", "0")
+    if not (length.isascii() and length.isdecimal()):
+        raise malformed(f"Content-Length: {length[:100]} is not a number")
+    if int(length[:20]) > bounds.max_body_bytes:
         raise body_too_large(bounds)
 
 
 def _check_encoding(scope: Scope) -> None:
-    """Rejects a compressed body, which would otherwise be reported as bad JSON."""
+    """Rejects a compressed body. Without this check the error would be invalid JSON."""
     encoding = Headers(scope=scope).get("content-encoding", "identity")
     if scope["method"] in _WITH_BODY and encoding.strip().lower() not in ("", "identity"):
         raise unsupported_body(
-            f"the body has the content encoding {encoding[:100]}; bodies are not compressed",
-            "Send the JSON as it is, without Content-Encoding.",
+            f"the body has the content encoding {encoding[:100]}, which is not supported",
+            "Send uncompressed JSON without Content-Encoding.",
         )
 
 
 def body_too_large(bounds: Bounds, counted: str = "") -> ProblemError:
     """Returns the error of a body that is too large.
 
-    - `counted`: what counts besides its bytes, such as "with the framing of its chunks "
+    - `counted`: what else counts, such as "with the framing of its chunks "
     """
     return ProblemError(
         "BODY_TOO_LARGE",
         ErrorMapping(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             "RESOURCE_EXHAUSTED",
-            "Send less at once, or raise max_body_bytes of the gateway.",
+            "Send several smaller requests, or raise max_body_bytes of the gateway.",
         ),
-        f"the body {counted}is larger than {bounds.max_body_bytes} bytes, the most that the "
-        "gateway takes",
+        f"the body {counted}is larger than the maximum of {bounds.max_body_bytes} bytes",
     )
 
 
 def _slow(bounds: Bounds) -> ProblemError:
     return ProblemError(
         "BODY_TIMED_OUT",
-        ErrorMapping(HTTPStatus.REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "Send it again, faster."),
-        f"the body had not come in after {bounds.body_timeout_ms} ms",
+        ErrorMapping(
+            HTTPStatus.REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "Send the request again, faster."
+        ),
+        f"the body was not complete after {bounds.body_timeout_ms} ms",
         headers={"Connection": "close"},
     )
 
 
 def _late(bounds: Bounds) -> ProblemError:
     return timed_out(
-        f"there was no answer within {bounds.request_timeout_ms} ms; what the request began goes "
-        "on by itself"
+        f"no answer within {bounds.request_timeout_ms} ms; a change that the request started "
+        "continues"
     )

@@ -1,4 +1,4 @@
-"""A transport that can close a connection although received data is unread."""
+"""A transport that can close a connection while received data is unread."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LINGER_MS = 1_000
 
 
 class LingeringTransport(asyncio.Transport):
-    """Passes calls on to `inner`, with two exceptions.
+    """Forwards calls to `inner`, with two exceptions.
 
-    - `close` with unread data: closing the socket at once would reset the connection, and the
-      client might lose the answer. Instead it ends the sending side. The connection ends when
-      the client closes its side, after LINGER_MS at the latest.
-    - `resume_reading`: calls `resumed`, which decides whether to read.
+    - `close` with unread data ends only the sending side. To close the socket at once would reset
+      the connection, and the client could lose the answer. The connection ends when the client
+      closes its side, after LINGER_MS at the latest.
+    - `resume_reading` calls `resumed`, which decides whether to read.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class LingeringTransport(asyncio.Transport):
         self.inner.resume_reading()
 
     def lost(self) -> None:
-        """Is called when the connection has ended."""
+        """To be called when the connection has ended."""
         if self._ending is not None:
             self._ending.cancel()
 
     def is_closing(self) -> bool:
-        """Whether the connection is closing, so that received data is dropped."""
+        """Whether the connection is closing. Received data is then dropped."""
         return self._ending is not None or self.inner.is_closing()
 
     def pause_reading(self) -> None:

@@ -1,4 +1,4 @@
-"""Metrics of the gateway: answered requests, and those and the streams that are open."""
+"""Metrics of the gateway: answered requests, pending requests, and open streams."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.caller_limits import GATEWAY_LIMITS
 from tidelog.version import installed_version
@@ -28,7 +27,7 @@ from tidelog_runtime.telemetry.metrics.recording import Counts, HistogramFamily
 from tidelog_runtime.telemetry.metrics.service_metrics import LoopWatch
 from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 
-# The label of all requests without a route, whatever path they name, so that they are one series.
+# All requests without a route have this label, so that they are a single series.
 NO_ROUTE = "none"
 _OTHER_METHOD = METHODS[-1]
 
@@ -38,7 +37,7 @@ router = APIRouter(tags=["health"])
 class GatewayMetrics:
     """Collects the gateway's metrics.
 
-    - `seconds`: a clock of which only differences are used
+    - `seconds`: a monotonic clock
     """
 
     def __init__(
@@ -77,29 +76,6 @@ class GatewayMetrics:
         return Response(
             await self._exposition.text(), headers={"Content-Type": self._exposition.content_type}
         )
-
-
-class MetricsMiddleware:
-    """Middleware that counts and times requests."""
-
-    def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began = self._metrics.seconds()
-
-        async def counted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", NO_ROUTE)
-                took = self._metrics.seconds() - began
-                self._metrics.answered(route, scope["method"], message["status"], took)
-            await send(message)
-
-        await self._app(scope, receive, counted)
 
 
 @router.get("/metrics", include_in_schema=False)

@@ -1,4 +1,4 @@
-"""The OpenAPI document of FastAPI, with the problem documents that each operation may return."""
+"""The OpenAPI document, with the problem documents that each operation may return."""
 
 from __future__ import annotations
 
@@ -16,38 +16,37 @@ from tidelog_admin_api.bodies.problem import Problem
 
 TITLE = "Tidelog admin API"
 DESCRIPTION = """\
-Runs a Tidelog cluster: topics, brokers, moves of partitions, leaders, recovery, events.
+Manages a Tidelog cluster: topics, brokers, reassignments, leaders, recovery and events.
 
-- Refusals are problem documents (RFC 9457): `detail` says what is wrong, `fix` what to do.
-- Fields and parameters that are not known are refused, so that none is passed over; so are
-  parameters that are given twice, and bodies where none is taken.
-- Changes take `dry_run=true`: all is checked, and the answer is the exact plan.
-- What takes long is an operation: 202, with its address in `Location`. An `operation_id` of your
-  own makes a repeated request the same operation.
-- Topics, operations and the throttle have an `ETag`; `If-Match` makes a change of them rest on what
-  was read.
+- Errors are problem documents (RFC 9457): `detail` says what is wrong, `fix` says what to do.
+- The gateway rejects unknown fields and parameters, repeated parameters, and bodies where none is
+  expected.
+- Changes accept `dry_run=true`: the gateway checks the request and returns the exact plan.
+- Long changes are operations: the answer is 202, and `Location` names the operation. A repeated
+  request with the same `operation_id` returns the same operation.
+- Topics, operations and the throttle have an `ETag`. With `If-Match`, a change is rejected if the
+  resource has changed since it was read.
 - Lists are paged: pass `next_page_token` as `page_token`.
-- `X-Tidelog-Requested-By` says who asks (at most 200 printable characters of ASCII), and
-  `traceparent` (W3C) which trace it belongs to; both are kept with every event of what the request
-  begins.
+- `X-Tidelog-Requested-By` names the requester (at most 200 printable ASCII characters).
+  `traceparent` (W3C) names the trace. Every event that the request causes has both.
 """
 TAGS = [
-    {"name": "cluster", "description": "The cluster as a whole."},
-    {"name": "brokers", "description": "Grow, shrink and maintain the cluster."},
+    {"name": "cluster", "description": "The state of the whole cluster."},
+    {"name": "brokers", "description": "Add, remove and maintain brokers."},
     {"name": "topics", "description": "Create, change and delete topics."},
-    {"name": "partitions", "description": "Partitions, and what their replicas hold."},
-    {"name": "operations", "description": "Moves of partitions, and how far they have come."},
-    {"name": "leaders", "description": "Who leads."},
-    {"name": "recovery", "description": "Partitions without a leader, at the price of records."},
-    {"name": "events", "description": "What has happened, and what happens."},
-    {"name": "explain", "description": "What is wrong, why, and what to do."},
-    {"name": "records", "description": "Records, for scripts without gRPC."},
-    {"name": "health", "description": "The gateway itself."},
+    {"name": "partitions", "description": "Partitions and their replicas."},
+    {"name": "operations", "description": "Reassignments, their progress and their throttle."},
+    {"name": "leaders", "description": "Leader elections and leadership transfers."},
+    {"name": "recovery", "description": "Unclean elections, which may lose records."},
+    {"name": "events", "description": "Past state changes, and a stream of new ones."},
+    {"name": "explain", "description": "Problems, their causes and the next steps."},
+    {"name": "records", "description": "Write and read records without gRPC."},
+    {"name": "health", "description": "Liveness and readiness of the gateway."},
 ]
 
 
 def operation_id(route: APIRoute) -> str:
-    """Returns the name of the route's function, which is stable."""
+    """Returns the name of the route's function, which does not change."""
     return route.name
 
 
@@ -57,7 +56,7 @@ def install(app: FastAPI) -> None:
             app.openapi_schema = _document(app)
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign]  # as FastAPI's documentation does it
+    app.openapi = document  # type: ignore[method-assign]  # as in FastAPI's documentation
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
@@ -86,7 +85,7 @@ def _below(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _restore_examples(model: type[BaseModel], components: dict[str, Any]) -> None:
-    """Restores examples: FastAPI drops nulls, and with them fields that examples need."""
+    """Restores the nulls of examples, which FastAPI drops."""
     extra = model.model_config.get("json_schema_extra")
     if isinstance(extra, dict) and "examples" in extra and model.__name__ in components:
         components[model.__name__]["examples"] = copy.deepcopy(extra["examples"])

@@ -1,10 +1,9 @@
-"""Checks by which host names the gateway is addressed, and which pages may send requests.
+"""Checks the Host of requests, and from which pages browsers may send them.
 
-A browser reaches a gateway on loopback on behalf of any page that it shows. Cross-origin
-requests of a page carry Origin and Sec-Fetch-Site. With DNS rebinding, the page's own name
-resolves to the gateway's address. Its requests are then same-origin, and only the Host header
-shows the foreign name. Programs other than browsers send neither header; only their Host is
-checked.
+Any page can make a browser send requests to a gateway on loopback. Cross-origin requests have
+the headers Origin and Sec-Fetch-Site. With DNS rebinding, a foreign name resolves to the
+gateway's address. Requests of its pages are then same-origin, and only Host shows the foreign
+name. Programs other than browsers send neither Origin nor Sec-Fetch-Site.
 """
 
 from __future__ import annotations
@@ -14,34 +13,26 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.problems import ProblemError
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-# Load balancers use names of their own, and the answer has no record and no topic's name.
-ASKED_BY_ANY_NAME = frozenset({"/ready"})
-# Sent with every answer: browsers do not guess the media type, and other sites cannot embed it.
-ANSWER_HEADERS: Mapping[str, str] = {
-    "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+# Load balancers use other names. The answer has no data of topics.
+ANY_HOST_PATHS = frozenset({"/ready"})
 
 
 def check_browser(method: str, path: str, headers: Mapping[str, str], hosts: Set[str]) -> None:
     """Checks Host, Origin and Sec-Fetch-Site. Raises `ProblemError`.
 
-    - `headers`: by names in lower case
-    - `hosts`: the gateway's own names, in lower case
+    - `headers`: headers by their names in lower case
+    - `hosts`: names of the gateway in lower case
     """
-    asked = headers.get("host", "")
-    if path not in ASKED_BY_ANY_NAME:
-        _check_host(asked, hosts)
+    host = headers.get("host", "")
+    if path not in ANY_HOST_PATHS:
+        _check_host(host, hosts)
     origin = headers.get("origin")
     if origin is not None:
-        if not _is_own_page(origin, asked, hosts, is_read=method in READS):
+        if not _is_own_page(origin, host, hosts, is_read=method in READS):
             raise _foreign(f"a page of {origin[:200]}")
     elif headers.get("sec-fetch-site") == "cross-site":
         is_link = method in READS and headers.get("sec-fetch-mode") == "navigate"
@@ -49,38 +40,38 @@ def check_browser(method: str, path: str, headers: Mapping[str, str], hosts: Set
             raise _foreign("a page of another site")
 
 
-def _check_host(asked: str, hosts: Set[str]) -> None:
-    """Rejects foreign names. A name without a dot is local: no outsider can make it resolve."""
-    name = _name_of(asked)
-    if not asked or (name and ("." not in name or _is_own(name, hosts))):
+def _check_host(host: str, hosts: Set[str]) -> None:
+    """Rejects foreign names. A name without a dot is local: no foreign DNS zone contains it."""
+    name = _name_of(host)
+    if not host or (name and ("." not in name or _is_own(name, hosts))):
         return
     raise ProblemError(
         "UNKNOWN_HOST",
         ErrorMapping(
             HTTPStatus.MISDIRECTED_REQUEST,
             "PERMISSION_DENIED",
-            "Ask by an address of the gateway, or name the host in allowed_hosts of the gateway.",
+            "Use an IP address of the gateway, or add the host to allowed_hosts of the gateway.",
         ),
-        f"the gateway is asked as {asked[:200]}, a name that it does not know as its own: whoever "
-        "owns that name could read what it answers through a browser",
+        f"host {host[:200]} is not a known name of the gateway: the owner of an unknown name could "
+        "read the answers through a browser",
     )
 
 
-def _is_own_page(origin: str, asked: str, hosts: Set[str], *, is_read: bool) -> bool:
-    """Whether the origin is the gateway's own. Reads need no more than the host checked before."""
+def _is_own_page(origin: str, host: str, hosts: Set[str], *, is_read: bool) -> bool:
+    """Whether the origin belongs to the gateway. For reads it is enough that it equals the host."""
     try:
         parts = urlsplit(origin)
-        if not parts.netloc or parts.netloc.lower() != asked.lower():
+        if not parts.netloc or parts.netloc.lower() != host.lower():
             return False
         return is_read or _is_own(parts.hostname or "", hosts)
     except ValueError:
         return False
 
 
-def _name_of(asked: str) -> str:
-    """Returns the host without its port, or an empty string if there is none."""
+def _name_of(host: str) -> str:
+    """Returns the host without its port, or an empty string if it is invalid."""
     try:
-        return (urlsplit(f"//{asked}").hostname or "").rstrip(".")
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return ""
 
@@ -92,40 +83,19 @@ def _is_own(name: str, hosts: Set[str]) -> bool:
         ip_address(name)
     except ValueError:
         return False
-    # An address is not resolved, so that no outsider can rebind it.
+    # An IP address is not resolved, so DNS rebinding is impossible.
     return True
 
 
-def _foreign(whose: str) -> ProblemError:
+def _foreign(source: str) -> ProblemError:
     return ProblemError(
         "FOREIGN_ORIGIN",
         ErrorMapping(
             HTTPStatus.FORBIDDEN,
             "PERMISSION_DENIED",
-            "Open the console by an address of the gateway, or name its host in allowed_hosts of "
-            "the gateway; a proxy before it has to pass on the Host header.",
+            "Open the console at an IP address of the gateway, or add its host to allowed_hosts of "
+            "the gateway. A proxy in front of the gateway must pass on the Host header.",
         ),
-        f"the request comes from {whose}, which is not known to be the gateway's own: other pages "
-        "may not ask it anything",
+        f"the request comes from {source}, which is not a known origin of the gateway; pages of "
+        "other origins may not send requests",
     )
-
-
-class SecurityHeadersMiddleware:
-    """Middleware that adds ANSWER_HEADERS to every answer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def sealed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in ANSWER_HEADERS.items():
-                    headers[name] = value
-            await send(message)
-
-        await self._app(scope, receive, sealed)

@@ -1,13 +1,13 @@
-"""Data of the console's first page, bounded however many partitions there are. Pure."""
+"""The data of the console's first page, bounded for any number of partitions. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from heapq import nlargest
 
 from tidelog.admin_messages import BrokerDetails, Operation
-from tidelog.cli.health import SOUND, partition_health
+from tidelog.cli.health import SOUND, HealthCounts, partition_health
 from tidelog.client.descriptions import (
     BrokerDescription,
     ClusterDescription,
@@ -18,8 +18,8 @@ from tidelog.inspection.explain.causes import SEVERITIES
 from tidelog.inspection.model import Explanation
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.topic import is_internal
+from tidelog_admin_api.bodies.broker_bodies import BrokerLoad
 from tidelog_admin_api.bodies.cluster_bodies import (
-    BrokerLoad,
     Controller,
     FindingSummary,
     MappedTopic,
@@ -39,38 +39,21 @@ OK, WARNING, CRITICAL, UNKNOWN = "ok", "warning", "critical", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFigures:
-    """A summary of all topics, made once for each answer of the cluster and not for each reader."""
+class TopicsSummary:
+    """A summary of all topics, computed once for each refresh and not for each reader."""
 
     counts: PartitionCounts
     unwell: Sequence[UnwellPartition]
     topics: Sequence[TopicDescription] = ()
 
 
-NO_FIGURES = TopicFigures(
-    PartitionCounts(
-        topics=0,
-        partitions=0,
-        without_leader=0,
-        below_min_isr=0,
-        under_replicated=0,
-        not_led_by_preferred=0,
-        moving=0,
-    ),
-    (),
-)
-
-
-def figures_of(topics: Sequence[TopicDescription]) -> TopicFigures:
+def summary_of(topics: Sequence[TopicDescription]) -> TopicsSummary:
     partitions = [(topic.name, partition) for topic in topics for partition in topic.partitions]
     unwell = [named for named in partitions if partition_health(named[1]) != SOUND]
-    return TopicFigures(
+    return TopicsSummary(
         PartitionCounts(
+            **asdict(HealthCounts.of(topics)),
             topics=sum(not is_internal(topic.name) for topic in topics),
-            partitions=len(partitions),
-            without_leader=sum(p.leader == NO_LEADER for _, p in partitions),
-            below_min_isr=sum(len(p.isr) < p.min_isr for _, p in partitions),
-            under_replicated=sum(p.is_under_replicated for _, p in partitions),
             not_led_by_preferred=sum(
                 p.leader not in (NO_LEADER, *p.replicas[:1]) for _, p in partitions
             ),
@@ -94,7 +77,7 @@ def map_of(topics: Sequence[TopicDescription]) -> PartitionMap:
 
 
 def _badness(named: tuple[str, PartitionDescription]) -> tuple[bool, bool, bool]:
-    """Returns the sort key: the worst is the highest. Equal ones keep their order."""
+    """Returns the sort key, which is highest for the worst partition."""
     partition = named[1]
     return (
         partition.leader == NO_LEADER,
@@ -104,34 +87,29 @@ def _badness(named: tuple[str, PartitionDescription]) -> tuple[bool, bool, bool]
 
 
 def _unwell(topic: str, partition: PartitionDescription) -> UnwellPartition:
-    return UnwellPartition(
-        topic=topic,
-        partition=partition.partition,
-        health=partition_health(partition),
-        leader=partition.leader,
-        replicas=list(partition.replicas),
-        isr=list(partition.isr),
-        min_isr=partition.min_isr,
-    )
+    return UnwellPartition.of(partition, topic=topic, health=partition_health(partition))
+
+
+_NO_TOPICS = summary_of(())
 
 
 def overview_of(
     cluster: ClusterDescription | None,
-    figures: TopicFigures | None,
+    topics: TopicsSummary | None,
     brokers: Sequence[BrokerDetails] | None,
     operations: Sequence[Operation] | None,
     explained: Explanation | None,
     parts: dict[str, OverviewPart],
 ) -> Overview:
-    """Returns the overview. A part that is None has had no answer yet."""
+    """Returns the overview. None: the part has not had an answer yet."""
     controller = cluster.controller if cluster else None
     findings = explained.findings if explained else ()
     return Overview(
         cluster_id=cluster.cluster_id if cluster else "",
-        health=_health(cluster, figures, explained, parts),
+        health=_health(cluster, topics, explained, parts),
         controller=Controller.model_validate(controller) if controller else None,
-        counts=(figures or NO_FIGURES).counts,
-        unwell=list((figures or NO_FIGURES).unwell),
+        counts=(topics or _NO_TOPICS).counts,
+        unwell=list((topics or _NO_TOPICS).unwell),
         brokers=_loads(cluster, brokers),
         operations=[_running(operation) for operation in operations or ()],
         findings=[FindingSummary.model_validate(finding) for finding in findings[:MAX_FINDINGS]],
@@ -141,17 +119,14 @@ def overview_of(
 
 def _health(
     cluster: ClusterDescription | None,
-    figures: TopicFigures | None,
+    topics: TopicsSummary | None,
     explained: Explanation | None,
     parts: Mapping[str, OverviewPart],
 ) -> str:
-    """Returns the worst health that any part shows.
-
-    Good health needs a recent answer: it may have changed since.
-    """
-    if cluster is None or figures is None:
+    """Returns the worst health that any part shows. Health is good only if answers are recent."""
+    if cluster is None or topics is None:
         return UNKNOWN
-    counts = figures.counts
+    counts = topics.counts
     severities = [finding.severity for finding in explained.findings] if explained else []
     if counts.without_leader or counts.below_min_isr or SEVERITIES[0] in severities:
         return CRITICAL
@@ -171,41 +146,11 @@ def _loads(
 
 
 def _registered(broker: BrokerDescription) -> BrokerLoad:
-    """Returns a broker as brokers know it, without the load, which the controller knows."""
-    return BrokerLoad(
-        broker_id=broker.broker_id,
-        status=broker.status,
-        address=broker.address,
-        rack=broker.rack,
-        maintenance=False,
-        removed=False,
-        not_added=False,
-        replicas=0,
-        leaders=0,
-        preferred_leaders=0,
-        out_of_sync=0,
-        moves_in=0,
-        moves_out=0,
-        gone_at_ms=0,
-    )
+    """Returns a broker from the metadata of brokers, without its load: only controllers know it."""
+    flags = dict.fromkeys(("maintenance", "removed", "not_added"), False)
+    load = ("replicas", "leaders", "preferred_leaders", "out_of_sync", "moves_in", "moves_out")
+    return BrokerLoad.of(broker, **flags, **dict.fromkeys(load, 0), gone_at_ms=0)
 
 
 def _running(operation: Operation) -> RunningOperation:
-    progress = operation.progress
-    return RunningOperation(
-        operation_id=operation.operation_id,
-        kind=operation.kind,
-        state=operation.state,
-        reason=operation.reason,
-        requested_by=operation.requested_by,
-        requested_at_ms=operation.requested_at_ms,
-        moves=progress.moves,
-        moves_done=progress.moves_done,
-        moves_active=progress.moves_active,
-        replicas_to_add=progress.replicas_to_add,
-        replicas_added=progress.replicas_added,
-        estimated_end_ms=progress.estimated_end_ms,
-        bytes_to_copy=progress.bytes_to_copy,
-        bytes_copied=progress.bytes_copied,
-        bytes_per_second=progress.bytes_per_second,
-    )
+    return RunningOperation.of(operation, **asdict(operation.progress))

@@ -1,7 +1,7 @@
 """Refreshes the overview in the background.
 
-Each part is refreshed by itself: a controller that does not answer delays neither the data of
-brokers nor the readers.
+Each part is refreshed separately: a controller that does not answer delays neither the other
+parts nor the readers.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from tidelog.errors import TidelogError
 from tidelog.inspection.model import Explanation, Scope
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.cluster_bodies import Overview, OverviewPart, PartitionMap
-from tidelog_admin_api.overview import TopicFigures, figures_of, map_of, overview_of
+from tidelog_admin_api.overview import TopicsSummary, map_of, overview_of, summary_of
 from tidelog_runtime.clock import Clock
 
 INTERVAL_MS = 1_000
-# Explain queries all services for all they know, which costs more than to list topics.
+# Explain queries the full state of all services, which costs more than a list of topics.
 EXPLAIN_INTERVAL_MS = 2_000
-# A part without an answer within this time counts as stale and is requested again.
+# Timeout of one refresh of a part.
 PART_TIMEOUT_MS = 5_000
 EXPLAIN_TIMEOUT_MS = 1_000
-# How long after the last read the parts are refreshed at their own intervals; later, seldom.
-WANTED_MS = 60_000
+# For this time after the last read, parts are refreshed at their own intervals. After that, at
+# IDLE_INTERVAL_MS.
+IN_USE_MS = 60_000
 IDLE_INTERVAL_MS = 10_000
-# How long a reader waits at most: for a part without any answer, and for a stale part.
+# Longest wait of a reader for a part that has had no answer yet, and for a stale part.
 FIRST_ANSWER_MS = 3_000
 STALE_ANSWER_MS = 200
-UNDER_WAY = ("running", "cancelling")
+UNFINISHED = ("running", "cancelling")
 
 _Value = TypeVar("_Value")
 _log = structlog.get_logger()
@@ -53,7 +54,8 @@ class Admin(Protocol):
 
 
 class Explains(Protocol):
-    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation: ...
+    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
+        """Raises `TidelogError` and `UnreachableError`."""
 
 
 class _Part(Generic[_Value]):
@@ -76,12 +78,12 @@ class _Part(Generic[_Value]):
         self._refreshing = False
 
     @property
-    def told(self) -> OverviewPart:
+    def age(self) -> OverviewPart:
         return OverviewPart(as_of_ms=self._as_of_ms, problem=self.problem)
 
     @property
     def age_ms(self) -> int | None:
-        """Time since the last answer, or None if there was none yet."""
+        """Time since the last answer, or None if there has been no answer."""
         if self._answered_ms is None:
             return None
         return self._clock.monotonic_ms() - self._answered_ms
@@ -92,12 +94,12 @@ class _Part(Generic[_Value]):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the part has not been refreshed lately and is not being refreshed now."""
+        """Whether the part has not been refreshed for two intervals and no refresh is running."""
         if self._tried_ms is None or self._refreshing:
             return False
         return self._clock.monotonic_ms() - self._tried_ms > 2 * self.interval_ms
 
-    def ask_soon(self) -> None:
+    def refresh_soon(self) -> None:
         self.tried.clear()
         self._due.set()
 
@@ -115,11 +117,11 @@ class _Part(Generic[_Value]):
         except (TidelogError, UnreachableError) as error:
             self.problem = str(error)
         except TimeoutError:
-            self.problem = f"there was no answer within {PART_TIMEOUT_MS} ms"
+            self.problem = f"no answer within {PART_TIMEOUT_MS} ms"
         except Exception:
-            # The other parts continue, and this one is tried again.
+            # The other parts continue, and this one is refreshed again.
             _log.exception("overview_failed", part=self.name)
-            self.problem = "the gateway failed to ask for it; its log says why"
+            self.problem = "the gateway failed to refresh this part; its log has the cause"
         else:
             self.problem = ""
             self._as_of_ms = self._clock.wall_ms()
@@ -130,25 +132,25 @@ class _Part(Generic[_Value]):
 
 
 class Overviews:
-    """The overview in memory. From the first `read`, `run` refreshes it, often while it is read."""
+    """The overview in memory. `run` refreshes it from the first `read` on."""
 
     def __init__(self, admin: Admin, explains: Explains, clock: Clock) -> None:
         self._clock = clock
-        self._wanted = asyncio.Event()
+        self._first_read = asyncio.Event()
         self._read_ms = 0
         self._cluster = _Part("cluster", admin.describe_cluster, clock, INTERVAL_MS)
 
-        async def figures() -> TopicFigures:
-            topics = await admin.list_topics(internal=True)
-            # Listing and summing up each take milliseconds per thousand partitions.
+        async def topics() -> TopicsSummary:
+            listed = await admin.list_topics(internal=True)
+            # The list and its summary each take milliseconds per thousand partitions.
             await asyncio.sleep(0)
-            return figures_of(topics)
+            return summary_of(listed)
 
-        self._topics = _Part("topics", figures, clock, INTERVAL_MS)
+        self._topics = _Part("topics", topics, clock, INTERVAL_MS)
         self._brokers = _Part("brokers", admin.describe_brokers, clock, INTERVAL_MS)
 
         async def operations() -> Sequence[Operation]:
-            return await admin.list_operations(UNDER_WAY)
+            return await admin.list_operations(UNFINISHED)
 
         self._operations = _Part("operations", operations, clock, INTERVAL_MS)
 
@@ -159,13 +161,13 @@ class Overviews:
 
     @property
     def age_ms(self) -> int | None:
-        """Age of the oldest part, or None if a part has had no answer yet."""
+        """Age of the oldest part, or None if a part has not had an answer yet."""
         ages = [part.age_ms for part in self._parts()]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) else None
 
     async def read(self) -> Overview:
-        """Returns the overview from memory; a first reader waits briefly for fresh parts."""
+        """Returns the overview from memory. Waits briefly for missing and stale parts."""
         await self._refreshed(self._parts())
         return overview_of(
             self._cluster.value,
@@ -173,29 +175,29 @@ class Overviews:
             self._brokers.value,
             self._operations.value,
             self._findings.value,
-            {part.name: part.told for part in self._parts()},
+            {part.name: part.age for part in self._parts()},
         )
 
     async def read_map(self) -> PartitionMap:
-        """Returns the partition map, likewise.
+        """Returns the partition map from memory. Waits briefly if it is missing or stale.
 
         Raises `UnreachableError` if no list of topics has been received yet.
         """
         await self._refreshed((self._topics,))
-        figures = self._topics.value
-        if figures is None:
+        summary = self._topics.value
+        if summary is None:
             raise UnreachableError("the cluster", self._topics.problem or "no answer in time")
-        return map_of(figures.topics)
+        return map_of(summary.topics)
 
     async def _refreshed(self, parts: Sequence[_Part[Any]]) -> None:
-        """Requests stale parts at once and waits: longer if one has had no answer yet."""
+        """Starts a refresh of stale parts, and waits for the missing and stale ones of `parts`."""
         self._read_ms = self._clock.monotonic_ms()
-        self._wanted.set()
+        self._first_read.set()
         waited_for = [part for part in parts if part.is_new or part.is_stale]
         patience_ms = FIRST_ANSWER_MS if any(part.is_new for part in parts) else STALE_ANSWER_MS
         for part in self._parts():
             if part.is_stale:
-                part.ask_soon()
+                part.refresh_soon()
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_ms / 1000):
                 for part in waited_for:
@@ -216,8 +218,8 @@ class Overviews:
         )
 
     async def _keep(self, part: _Part[object]) -> None:
-        await self._wanted.wait()
+        await self._first_read.wait()
         while True:
             await part.refresh()
-            is_read = self._clock.monotonic_ms() - self._read_ms <= WANTED_MS
-            await part.pause(part.interval_ms if is_read else IDLE_INTERVAL_MS)
+            is_in_use = self._clock.monotonic_ms() - self._read_ms <= IN_USE_MS
+            await part.pause(part.interval_ms if is_in_use else IDLE_INTERVAL_MS)

@@ -1,7 +1,7 @@
 """Pages of lists.
 
 A token holds the key of the last item on the previous page. Items that are added or removed
-meanwhile cause no other item to be repeated or skipped.
+between pages do not make other items repeat or disappear.
 """
 
 from __future__ import annotations
@@ -10,28 +10,19 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterable
-from typing import Annotated, Generic, NamedTuple, TypeVar
+from typing import Annotated, NamedTuple
 
 from fastapi import Depends, Query
-from pydantic import BaseModel, Field
 
 from tidelog import request_bounds
 from tidelog.model import MAX_INT32
-from tidelog_admin_api.bodies.base import MIN_INT32, documented
+from tidelog_admin_api.bodies.base import MIN_INT32, Item, documented
 from tidelog_admin_api.problems import invalid
 
 MAX_TOKEN_LENGTH = 1_024
 
 # The sort key of a list.
 Key = tuple[str | int, ...]
-Item = TypeVar("Item")
-
-
-class Page(BaseModel, Generic[Item]):
-    items: list[Item]
-    next_page_token: str = Field(
-        description="the page_token of the next page; empty: this was the last"
-    )
 
 
 class Paging(NamedTuple):
@@ -39,42 +30,45 @@ class Paging(NamedTuple):
     page_token: str
 
 
-def paging(
+def paging_of(
     page_size: Annotated[
         int,
         Query(
             ge=MIN_INT32,
             le=MAX_INT32,
             json_schema_extra=documented(minimum=0),
-            description="items on the page, at most; more than 1,000 counts as 1,000, and 0 as 100",
+            description="maximum number of items; more than 1,000 counts as 1,000, and 0 as 100",
         ),
     ] = request_bounds.DEFAULT_PAGE_SIZE,
     page_token: Annotated[
         str,
-        Query(max_length=MAX_TOKEN_LENGTH, description="next_page_token of the page before"),
+        Query(
+            max_length=MAX_TOKEN_LENGTH,
+            description="next_page_token of the previous page; default: the first page",
+        ),
     ] = "",
 ) -> Paging:
     return Paging(request_bounds.page_size(page_size), page_token)
 
 
-PagingQuery = Annotated[Paging, Depends(paging)]
+PagingQuery = Annotated[Paging, Depends(paging_of)]
 
 
 def page_of(
-    name: str, items: Iterable[Item], key: Callable[[Item], Key], asked: Paging
+    name: str, items: Iterable[Item], key: Callable[[Item], Key], paging: Paging
 ) -> tuple[list[Item], str]:
-    """Returns the items after the token's in the order of `key`, and the token of the next page.
+    """Returns a page of items in the order of `key`, and the token of the next page.
 
-    - `name`: of the list; a token of another list is rejected
+    - `name`: the name of the list; tokens of other lists are rejected
     """
     ordered = sorted(items, key=key)
-    if asked.page_token:
-        after = _decode(name, asked.page_token)
+    if paging.page_token:
+        after = _decode(name, paging.page_token)
         try:
             ordered = [item for item in ordered if key(item) > after]
         except TypeError:
             raise _bad_token(name) from None
-    page = ordered[: asked.page_size]
+    page = ordered[: paging.page_size]
     more = len(ordered) > len(page)
     return page, _encode(name, key(page[-1])) if more else ""
 
@@ -99,6 +93,6 @@ def _decode(name: str, token: str) -> Key:
 
 def _bad_token(name: str) -> Exception:
     return invalid(
-        f"page_token is none that a page of {name} gave; pass next_page_token as it was, or "
-        "nothing for the first page"
+        f"page_token is not from a page of {name}; pass the next_page_token of the previous page, "
+        "or omit it for the first page"
     )

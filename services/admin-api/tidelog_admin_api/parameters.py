@@ -1,7 +1,7 @@
-"""Parameters that operations share.
+"""Parameters that several operations have.
 
-Their ranges are those of the wire format. The cluster rejects other invalid names and numbers,
-with the same messages as for gRPC and the CLI.
+Their ranges are those of the wire format. The cluster rejects other invalid values, with the
+same messages as for gRPC and the CLI.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from tidelog_admin_api.bodies.base import MAX_INT64, MIN_INT32, documented
 from tidelog_admin_api.problems import invalid
 
 MAX_NAME_LENGTH = 255
-# Values of a parameter that may be given several times.
+# Values of a parameter that can be repeated.
 MAX_QUERY_ENTRIES = 100
+DEFAULT_EVENTS = 100
+MAX_EVENTS = 1_000
 
 
 def _timeout(timeout_ms: int) -> int:
@@ -28,22 +30,27 @@ def _timeout(timeout_ms: int) -> int:
 
 
 TopicName = Annotated[
-    str, Path(min_length=1, max_length=MAX_NAME_LENGTH, description="its name", examples=["sea"])
+    str,
+    Path(
+        min_length=1, max_length=MAX_NAME_LENGTH, description="name of the topic", examples=["sea"]
+    ),
 ]
-PartitionNumber = Annotated[int, Path(ge=0, le=MAX_INT32, description="from 0", examples=[0])]
+PartitionNumber = Annotated[
+    int, Path(ge=0, le=MAX_INT32, description="number of the partition, from 0", examples=[0])
+]
 BrokerId = Annotated[
     int,
     Path(
         ge=MIN_INT32,
         le=MAX_INT32,
         json_schema_extra=documented(minimum=0),
-        description="its id",
+        description="id of the broker",
         examples=[1],
     ),
 ]
 DryRun = Annotated[
     bool,
-    Query(description="true: check all of it, answer with what it would do, and change nothing"),
+    Query(description="true: check the request and return its effects without any change"),
 ]
 TimeoutMs = Annotated[
     int,
@@ -51,7 +58,8 @@ TimeoutMs = Annotated[
         ge=MIN_INT32,
         le=MAX_INT32,
         json_schema_extra=documented(minimum=1, maximum=MAX_TIMEOUT_MS),
-        description="how long the answer may wait for what was begun, which goes on by itself",
+        description="how long to wait for the result, in milliseconds; a change that was started "
+        "continues after that",
     ),
     AfterValidator(_timeout),
 ]
@@ -59,22 +67,35 @@ USUAL_TIMEOUT_MS = DEFAULT_TIMEOUT_MS
 
 # Parameters of queries about the whole cluster or a part of it.
 TopicQuery = Annotated[
-    str, Query(max_length=MAX_NAME_LENGTH, description="of this topic; default: of all")
+    str, Query(max_length=MAX_NAME_LENGTH, description="only this topic; default: all topics")
 ]
 PartitionQuery = Annotated[
-    int | None, Query(ge=0, le=MAX_INT32, description="of the topic; default: all of them")
+    int | None,
+    Query(ge=0, le=MAX_INT32, description="only this partition of the topic; default: all"),
 ]
 BrokerQuery = Annotated[
-    int | None, Query(ge=0, le=MAX_INT32, description="of this broker; default: of all")
+    int | None, Query(ge=0, le=MAX_INT32, description="only this broker; default: all brokers")
 ]
-# A parameter of queries for events.
+# Parameters of queries for events.
+SinceMs = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=MAX_INT64,
+        description="only events since then, in milliseconds since 1970; 0: all known events",
+    ),
+]
 BeforeMs = Annotated[
     int | None,
-    Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; none at or after it"),
+    Query(ge=0, le=MAX_INT64, description="only events before then, in milliseconds since 1970"),
+]
+EventLimit = Annotated[
+    int,
+    Query(ge=1, le=MAX_EVENTS, description="maximum number of events; the newest are returned"),
 ]
 
 
 def require_topic(topic: str, partition: object) -> None:
-    """Rejects a partition without its topic. Raises `ProblemError`."""
+    """Raises `ProblemError` for a partition without its topic."""
     if partition is not None and not topic:
         raise invalid("partition is given without its topic; give both")

@@ -28,8 +28,8 @@ IfMatch = Annotated[
     Header(
         alias=IF_MATCH,
         max_length=8_192,
-        description='the ETag that was read, as "412"; the change is refused with 412 where '
-        "somebody has changed it since",
+        description='ETag that was read, such as "412"; the change is rejected with status 412 if '
+        "the resource has changed since",
         examples=['"412"'],
     ),
 ]
@@ -39,7 +39,7 @@ TAGGED: dict[int | str, dict[str, Any]] = {
     HTTPStatus.OK.value: {
         "headers": {
             "ETag": {
-                "description": "its revision, for If-Match",
+                "description": "revision of the resource, for If-Match",
                 "schema": {"type": "string"},
                 "example": '"412"',
             }
@@ -53,14 +53,14 @@ def etag(revision: int) -> str:
 
 
 async def expected_revision(if_match: str | None, current: Callable[[], Awaitable[int]]) -> int:
-    """Returns the revision that the cluster compares, or ANY_REVISION for no comparison.
+    """Returns the revision that the cluster has to check, or ANY_REVISION for no check.
 
-    `current` is called only for several tags or for revision 0. Raises `ProblemError`.
+    Calls `current` only for several tags or for revision 0. Raises `ProblemError`.
     """
     revisions = _revisions(if_match)
     if revisions is None:
         return ANY_REVISION
-    # A resource that was never set has revision 0, which means "any" to the cluster.
+    # A resource that was never set has revision 0. For the cluster, 0 means any revision.
     if len(revisions) == 1 and revisions[0] != ANY_REVISION:
         return revisions[0]
     now = await current()
@@ -70,20 +70,20 @@ async def expected_revision(if_match: str | None, current: Callable[[], Awaitabl
 
 
 def _revisions(if_match: str | None) -> list[int] | None:
-    """Returns the revisions in If-Match, or None if any matches. Raises `ProblemError`.
+    """Returns the revisions in If-Match, or None if all match. Raises `ProblemError`.
 
-    Weak tags never match, and neither do tags that are no revision.
+    Weak tags and tags that are not a revision never match.
     """
     if if_match is None or if_match.strip() == "*":
         return None
     if not _LIST.fullmatch(if_match):
         raise malformed(
-            f"If-Match: {if_match[:100]} is no entity tag; give the ETag as it was read, in "
-            'quotes, as "412"'
+            f"If-Match: {if_match[:100]} is not an entity tag; give the ETag that was read, in "
+            'quotes, such as "412"'
         )
     tags = _TAG.findall(if_match)
     if len(tags) > MAX_TAGS:
-        raise malformed(f"If-Match names {len(tags)} entity tags; give at most {MAX_TAGS}")
+        raise malformed(f"If-Match has {len(tags)} entity tags; give at most {MAX_TAGS}")
     found = (_REVISION.fullmatch(tag) for tag in tags)
     revisions = [int(match[1]) for match in found if match]
     revisions = [revision for revision in revisions if revision <= _MAX_REVISION]
@@ -94,6 +94,5 @@ def _revisions(if_match: str | None) -> list[int] | None:
 
 def _changed(if_match: str | None) -> Exception:
     return failed_precondition(
-        f"If-Match: {(if_match or '')[:100]} is not what there is now; read it again and decide "
-        "with what it says"
+        f"If-Match: {(if_match or '')[:100]} is not the current entity tag; read the resource again"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -10,8 +11,9 @@ from starlette.responses import Response
 
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, RecordsDamagedError, TidelogError
 from tidelog_admin_api import error_mappings
+from tidelog_admin_api.bodies.base import AnswerBody
 from tidelog_admin_api.bodies.problem import DamagedOffsets, FieldError, Problem
-from tidelog_admin_api.error_mappings import ERROR_MAPPINGS, IN_DOUBT, WAIT, ErrorMapping
+from tidelog_admin_api.error_mappings import ERROR_MAPPINGS, OUTCOME_UNKNOWN, WAIT, ErrorMapping
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
@@ -19,7 +21,7 @@ _TYPE = "urn:tidelog:error:"
 
 
 class ProblemError(Exception):
-    """An error that the gateway itself reports."""
+    """An error that the gateway reports as a problem document."""
 
     def __init__(
         self,
@@ -51,12 +53,9 @@ def unsupported_body(message: str, fix: str) -> ProblemError:
 
 
 def malformed(detail: str, errors: Sequence[FieldError] = ()) -> ProblemError:
-    """Returns the error of a request that cannot be parsed.
-
-    INVALID_REQUEST is for values that are parsed and not valid.
-    """
+    """Returns the error of a request that cannot be parsed. `invalid` is for values."""
     mapping = ErrorMapping(
-        HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "Correct the form of the request."
+        HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "Correct the syntax of the request."
     )
     return ProblemError("MALFORMED_REQUEST", mapping, detail, errors)
 
@@ -64,6 +63,10 @@ def malformed(detail: str, errors: Sequence[FieldError] = ()) -> ProblemError:
 def invalid(detail: str, errors: Sequence[FieldError] = ()) -> ProblemError:
     mapping = ERROR_MAPPINGS[ErrorCode.INVALID_REQUEST]
     return ProblemError(ErrorCode.INVALID_REQUEST.name, mapping, detail, errors)
+
+
+def invalid_fields(errors: Sequence[FieldError]) -> ProblemError:
+    return invalid("; ".join(f"{one.field}: {one.message}" for one in errors[:3]), errors)
 
 
 def failed_precondition(detail: str) -> ProblemError:
@@ -88,7 +91,7 @@ def too_many_connections(client: str, most: int) -> ProblemError:
         "RESOURCE_EXHAUSTED",
         "Close connections, or raise max_connections_per_client of the gateway.",
     )
-    detail = f"client {client} has {most} connections open, as many as one address may have"
+    detail = f"client {client} has {most} open connections, the maximum of one address"
     return ProblemError("TOO_MANY_CONNECTIONS", mapping, detail, retriable=True)
 
 
@@ -102,20 +105,20 @@ def unexpected(trace_id: str) -> ProblemError:
     mapping = ErrorMapping(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "INTERNAL",
-        f"Look for the line request_failed with trace_id {trace_id} in the gateway's log.",
+        f"Find the event request_failed with trace_id {trace_id} in the gateway's log.",
     )
-    return ProblemError("INTERNAL", mapping, "the gateway failed while it answered this request")
+    return ProblemError("INTERNAL", mapping, "the gateway failed to process this request")
 
 
 def of_error(error: TidelogError, *, is_read: bool = False) -> ProblemError:
-    """Returns the cluster's error with its own message. A read leaves nothing in doubt."""
+    """Returns the problem of a cluster's error. The outcome of a read is never unknown."""
     retriable = error.retriable and error.code not in FINAL_ANSWERS
     mapping = ERROR_MAPPINGS[error.code]
-    if mapping.fix == IN_DOUBT and (is_read or not error.outcome_unknown):
+    if mapping.fix == OUTCOME_UNKNOWN and (is_read or not error.outcome_unknown):
         mapping = mapping._replace(fix=WAIT)
     damaged = None
     if isinstance(error, RecordsDamagedError):
-        damaged = DamagedOffsets(first_offset=error.first_offset, next_offset=error.next_offset)
+        damaged = DamagedOffsets.model_validate(error)
     return ProblemError(
         error.code.name, mapping, error.message, retriable=retriable, damaged=damaged
     )
@@ -147,31 +150,29 @@ def response(error: ProblemError, instance: str, trace_id: str) -> Response:
 
 
 def _json(problem: Problem) -> bytes:
-    """Serializes as ASCII: names of fields come from the request, and UTF-8 cannot hold all."""
-    import json
-
+    """Serializes as ASCII: field names come from the request and may not be valid UTF-8."""
     return json.dumps(problem.model_dump(exclude_none=True)).encode()
 
 
 # Errors that operations declare in the OpenAPI document.
 
-_TELLS = {
-    400: "The request cannot be read.",
-    403: "The page that asks is none of the gateway's own.",
-    404: "It does not exist.",
-    408: "The body did not come in time.",
-    409: "It contradicts how things stand.",
-    410: "The records are damaged; `damaged` says where to read on.",
-    412: "Somebody has changed it since it was read.",
+_DESCRIPTIONS = {
+    400: "The request cannot be parsed.",
+    403: "The request comes from a page of another origin.",
+    404: "The resource does not exist.",
+    408: "The body did not arrive in time.",
+    409: "The request conflicts with the state of the cluster.",
+    410: "The records are damaged; `damaged` has the offset to continue from.",
+    412: "The resource has changed since it was read.",
     413: "The body or a record is too large.",
     415: "The body is not JSON, or is compressed.",
-    421: "The gateway does not know the name by which it is asked as its own.",
-    422: "A field is not valid.",
-    429: "Too many requests at once.",
-    500: "A fault of the gateway, of which its log has the cause.",
+    421: "The requested host is not a known name of the gateway.",
+    422: "A field or parameter is invalid.",
+    429: "Too many concurrent requests.",
+    500: "The gateway failed; its log has the cause.",
     502: "A service of the cluster failed.",
-    503: "The cluster cannot answer now.",
-    504: "The time was up; what was begun goes on by itself.",
+    503: "The cluster is currently unavailable.",
+    504: "The request timed out; a change that was started continues.",
 }
 _OF_READS = (400, 403, 404, 413, 421, 422, 429, 500, 502, 503, 504)
 _OF_CHANGES = (400, 403, 404, 408, 409, 412, 413, 415, 421, 422, 429, 500, 502, 503, 504)
@@ -180,9 +181,14 @@ _SCHEMA = {"schema": {"$ref": "#/components/schemas/Problem"}}
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
-        status: {"description": _TELLS[status], "content": {MEDIA_TYPE: _SCHEMA}}
+        status: {"description": _DESCRIPTIONS[status], "content": {MEDIA_TYPE: _SCHEMA}}
         for status in statuses
     }
+
+
+def multi_status(model: type[AnswerBody], description: str) -> dict[int | str, dict[str, Any]]:
+    """Declares the answer of a change that failed for some of its items."""
+    return {HTTPStatus.MULTI_STATUS.value: {"model": model, "description": description}}
 
 
 READ_PROBLEMS = declared(*_OF_READS)

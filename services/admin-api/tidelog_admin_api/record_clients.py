@@ -1,4 +1,4 @@
-"""Producers and consumers for requests. Connections outlive requests, which are short."""
+"""Producers and consumers for requests. Their connections are kept between requests."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tidelog.model import Acks
 from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
 from tidelog.state_changes.tracing import TraceScope
 
-# Records whose requests no longer wait are given up soon after the longest timeout of a request.
+# Longer than any timeout of a request. Then the producer drops the record.
 DELIVERY_TIMEOUT_MS = 300_000
-# Requests that may open a large batch (up to 64 MiB decompressed) at a time; others wait. Each
-# opens it in a thread, which delays the event loop now and then.
-COSTLY_READS_AT_ONCE = 4
-# Bytes that a consumer reads ahead; most requests use few of them.
+# Large batches (up to 64 MiB decompressed) that are opened at a time. Each is opened in a thread,
+# which can delay the event loop.
+MAX_LARGE_BATCHES = 4
+# Bytes that a consumer reads ahead. Most requests use few of them.
 MAX_FETCH_BYTES = 1 << 20
 
 
 class _Kept:
-    """Connections that all consumers share, so that closing a consumer does not close them."""
+    """Connections that all consumers share. A consumer does not close them."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -42,7 +42,7 @@ class RecordClients:
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self._bootstrap = list(bootstrap)
         self._connections = GrpcConnections()
-        self._opening_room = asyncio.Semaphore(COSTLY_READS_AT_ONCE)
+        self._opening_room = asyncio.Semaphore(MAX_LARGE_BATCHES)
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,7 +62,7 @@ class RecordClients:
     def consumer(self, timeout_ms: int) -> Consumer:
         """Returns a consumer for one read.
 
-        - `timeout_ms`: how long leaders may take to report where their logs begin and end
+        - `timeout_ms`: how long leaders may take to report the offsets of their logs
         """
         return Consumer(
             self._bootstrap,

@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-# How deeply arrays and objects are nested. The serializer of answers fails at about 255 levels,
+# Maximum nesting of arrays and objects. The serializer of answers fails at about 255 levels,
 # including those of the answer itself, and other programs fail earlier.
 MAX_DEPTH = 100
 
 
 class Encoding(enum.StrEnum):
-    """How a key or value appears in JSON; null means no key or value in each encoding.
+    """How JSON represents a key or value. Null means no key or value in each encoding.
 
     - `json`: any JSON value, stored as UTF-8 without spaces
     - `text`: a string, stored as UTF-8
@@ -28,7 +28,7 @@ class Encoding(enum.StrEnum):
 
 
 class Encoded(NamedTuple):
-    """A value in the form that `encoding` describes."""
+    """A value in its encoding."""
 
     value: Any
     encoding: Encoding
@@ -52,7 +52,7 @@ def to_bytes(value: Any, encoding: Encoding) -> bytes | None:
         return _json_bytes(value)
     if not isinstance(value, str):
         raise WrongEncodingError(
-            f"with encoding {encoding} it must be a string or null; encoding json takes any value"
+            f"with encoding {encoding} it must be a string or null; encoding json accepts any value"
         )
     if encoding is Encoding.TEXT:
         return _utf8(value)
@@ -60,12 +60,12 @@ def to_bytes(value: Any, encoding: Encoding) -> bytes | None:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
         raise WrongEncodingError(
-            f"it is no base64 ({error}): A-Z, a-z, 0-9, + and /, padded with ="
+            f"it is not base64 ({error}): use A-Z, a-z, 0-9, + and /, padded with ="
         ) from error
 
 
-def from_bytes(data: bytes | None, wanted: Encoding) -> Encoded:
-    """Returns the value as `wanted` if possible; falls back from JSON to text, and to base64.
+def from_bytes(data: bytes | None, preferred: Encoding) -> Encoded:
+    """Returns the value in the preferred encoding. Falls back from JSON to text, and to base64.
 
     >>> from_bytes(b'{"tide":"ebb"}', Encoding.JSON)
     Encoded(value={'tide': 'ebb'}, encoding=<Encoding.JSON: 'json'>)
@@ -73,14 +73,14 @@ def from_bytes(data: bytes | None, wanted: Encoding) -> Encoded:
     (<Encoding.TEXT: 'text'>, '/w==')
     """
     if data is None:
-        return Encoded(None, wanted)
-    if wanted is not Encoding.BASE64:
+        return Encoded(None, preferred)
+    if preferred is not Encoding.BASE64:
         try:
             text = data.decode()
         except UnicodeDecodeError:
             text = None
         if text is not None:
-            return _parsed(text) if wanted is Encoding.JSON else Encoded(text, Encoding.TEXT)
+            return _parsed(text) if preferred is Encoding.JSON else Encoded(text, Encoding.TEXT)
     return Encoded(base64.b64encode(data).decode(), Encoding.BASE64)
 
 
@@ -89,24 +89,24 @@ def _json_bytes(value: Any) -> bytes:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise WrongEncodingError(
-            "it is no JSON value: NaN and infinities are none, and values are nested less deeply"
+            "it is not a JSON value: NaN, infinities and very deep nesting are not supported"
         ) from error
     if _is_too_deep(value, text):
         raise WrongEncodingError(
-            f"its arrays and objects are nested more than {MAX_DEPTH} deep; encoding text or "
-            "base64 carries any"
+            f"its arrays and objects are nested more than {MAX_DEPTH} deep; use encoding text or "
+            "base64"
         )
     return _utf8(text)
 
 
 def _parsed(text: str) -> Encoded:
-    """Returns a JSON value, or the text if JSON would mislead.
+    """Returns a JSON value, or the text if JSON would change its meaning.
 
-    A null would mean no value, and a number may be too large for other programs.
+    A JSON null would mean that there is no value. A very large number would become infinite.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse)
-        # A value with half of an escaped surrogate pair cannot be sent as UTF-8.
+        value = json.loads(text, parse_constant=_reject)
+        # A value with half of an escaped surrogate pair cannot be encoded as UTF-8.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return Encoded(text, Encoding.TEXT)
@@ -118,25 +118,25 @@ def _parsed(text: str) -> Encoded:
 def _is_too_deep(value: Any, text: str) -> bool:
     """Whether arrays and objects are nested more than MAX_DEPTH deep.
 
-    - `text`: the value as JSON; its number of brackets decides most cases at once
+    - `text`: the value as JSON; its number of brackets is sufficient in most cases
     """
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        holding = [one for one in level if isinstance(one, dict | list)]
-        level = [held for one in holding for held in _held(one)]
-        if not holding:
+        containers = [one for one in level if isinstance(one, dict | list)]
+        level = [element for one in containers for element in _elements(one)]
+        if not containers:
             return False
     return True
 
 
-def _held(one: dict[str, Any] | list[Any]) -> Iterable[Any]:
+def _elements(one: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return one.values() if isinstance(one, dict) else one
 
 
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no JSON value")
+def _reject(word: str) -> None:
+    raise ValueError(f"{word} is not a JSON value")
 
 
 def _utf8(text: str) -> bytes:
@@ -144,6 +144,6 @@ def _utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise WrongEncodingError(
-            f"its character {error.start} is half of a surrogate pair, which UTF-8 cannot hold; "
-            "base64 carries any bytes"
+            f"its character {error.start} is half of a surrogate pair, which UTF-8 does not allow; "
+            "use encoding base64"
         ) from error

@@ -1,4 +1,4 @@
-"""Reads a few committed records of a partition, for people and scripts."""
+"""Reads a few committed records of a partition."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tidelog_runtime.clock import Clock
 
 # Records of one poll.
 POLL_RECORDS = 200
-# Offsets without records end no poll: the consumer's position is checked at this interval.
+# A poll does not end at offsets without records. After this time the position is checked.
 POLL_TIMEOUT_MS = 250
-# Damaged ranges that one read skips; the next read continues behind them.
+# Damaged ranges that one read skips. The next read continues after them.
 MAX_DAMAGED_RANGES = 100
-# Size of one record, with headers as they count. As JSON it may take six times as many bytes, which
-# are written in one turn of the event loop.
+# Maximum size of a record, including HEADER_BYTES. As JSON it can be six times as large, and is
+# written in one turn of the event loop.
 MAX_RECORD_BYTES = 2 << 20
-# Added to the name and value of each header: an empty one, too, is an object of the answer.
+# Added to the size of each header, since an empty header is also an object in the answer.
 HEADER_BYTES = 256
 _Partitions = Iterable[TopicPartition | tuple[str, int]]
 
@@ -55,15 +55,15 @@ class AtOffset(NamedTuple):
 
 
 class AtTime(NamedTuple):
-    """From the first record at or after `timestamp_ms`, milliseconds since 1970."""
+    """Start at the first record at or after `timestamp_ms`, in milliseconds since 1970."""
 
     timestamp_ms: int
 
 
 class Latest(NamedTuple):
-    """The newest records; fewer if offsets have gaps.
+    """Read the newest records. There may be fewer than `records` if offsets have gaps.
 
-    With a key, the newest records that have it among the last `max_scanned`.
+    With a key, the newest records with that key among the last `max_scanned`.
     """
 
     records: int
@@ -73,17 +73,17 @@ Start = AtOffset | AtTime | Latest
 
 
 class ReadBound(NamedTuple):
-    """When a read ends, and what it takes.
+    """The limits of a read, and the records that it selects.
 
-    - `max_bytes`: of keys, values and headers. A single record is read even if it is larger, up
-      to MAX_RECORD_BYTES. A read of the newest records leaves out the oldest ones beyond the
-      limit; a record above MAX_RECORD_BYTES is left out with all older ones.
-    - `max_scanned`: records that are read, also those without `key`
-    - `key`: take only records with this key
+    - `max_bytes`: maximum size of keys, values and headers. A single record is returned even if it
+      is larger, up to MAX_RECORD_BYTES. A read of the newest records leaves out the oldest ones
+      beyond the limit. It leaves out a record above MAX_RECORD_BYTES and all older ones.
+    - `max_scanned`: maximum number of records to read, including records with other keys
+    - `key`: select only records with this key; None: all records
     - `wait_ms`: how long to wait for a first record if there is none yet
-    - `timeout_ms`: for the whole read
-    - `on_damage`: what to do at records that are damaged on the last disk that held them, as
-      for consumers
+    - `timeout_ms`: timeout of the whole read
+    - `on_damage`: how to treat records that are damaged on the last disk that held them, as in
+      `Consumer`
     """
 
     max_records: int
@@ -123,7 +123,7 @@ async def read_records(
     bound: ReadBound,
     clock: Clock,
 ) -> Read:
-    """Returns the records that were read when a bound was reached or the time was up.
+    """Reads records until a limit is reached or the time is up.
 
     Raises:
 
@@ -133,8 +133,8 @@ async def read_records(
     - `RecordsDamagedError`: at damaged records that are not skipped
     - `InvalidBatchError`: at a batch that cannot be opened
 
-    If records come before the damage or that batch, they are the result, and the next read
-    raises the error. A read of the newest records raises it in any case.
+    If there are records before the damage or that batch, they are the result, and the next read
+    raises the error. A read of the newest records always raises it.
     """
     give_up_ms = clock.monotonic_ms() + bound.timeout_ms
     log_start = (await consumer.beginning_offsets([partition]))[partition]
@@ -146,17 +146,17 @@ async def read_records(
     if begin >= end:
         # Wait for records that do not exist yet.
         wait_ms = min(bound.wait_ms, give_up_ms - clock.monotonic_ms())
-        collecting.take(await consumer.poll(wait_ms, POLL_RECORDS) if wait_ms > 0 else [])
+        collecting.add(await consumer.poll(wait_ms, POLL_RECORDS) if wait_ms > 0 else [])
         return Read(collecting.records, collecting.next_offset, log_start, end)
     while not collecting.is_full and collecting.next_offset < end:
         left_ms = give_up_ms - clock.monotonic_ms()
         if left_ms <= 0:
             break
         try:
-            # A poll takes longer if it waits for its turn to open a large batch.
+            # A poll takes longer than its timeout if it waits to open a large batch.
             async with asyncio.timeout(left_ms / 1000):
-                came = await consumer.poll(min(left_ms, POLL_TIMEOUT_MS), POLL_RECORDS)
-            collecting.take(came)
+                polled = await consumer.poll(min(left_ms, POLL_TIMEOUT_MS), POLL_RECORDS)
+            collecting.add(polled)
         except TimeoutError:
             break
         except RecordsDamagedError as error:
@@ -171,14 +171,14 @@ async def read_records(
             if isinstance(start, Latest) or not collecting.records:
                 raise
             break
-        collecting.passed(consumer.position(partition))
+        collecting.advance(consumer.position(partition))
     return Read(collecting.records, collecting.next_offset, log_start, end, collecting.damaged)
 
 
 def _reach(start: Start, bound: ReadBound) -> Start:
-    """The newest records with a key may lie far back: begin as far back as may be scanned."""
-    lies_far = isinstance(start, Latest) and bound.key is not None
-    return Latest(bound.max_scanned) if lies_far else start
+    """Returns where to start. For the newest records with a key, that is `max_scanned` back."""
+    has_key = isinstance(start, Latest) and bound.key is not None
+    return Latest(bound.max_scanned) if has_key else start
 
 
 async def _begin(
@@ -195,12 +195,12 @@ async def _begin(
             raise TidelogError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{partition} has no offset {offset}; it begins at {log_start} and ends before "
-                f"{end}; latest=10 reads the newest",
+                f"{end}; latest=10 reads the newest records",
             )
 
 
 class _Collecting:
-    """Selects records: the first that fit into the bound, or with `keeps_newest` the last."""
+    """Selects the first records that fit into the bound, or with `keeps_newest` the last ones."""
 
     def __init__(self, bound: ReadBound, begin: int, *, keeps_newest: bool) -> None:
         self.next_offset = begin
@@ -216,9 +216,9 @@ class _Collecting:
     def records(self) -> list[Record]:
         return list(self._kept)
 
-    def take(self, came: Iterable[Record]) -> None:
-        for record in came:
-            if not self.is_full and self._is_wanted(record):
+    def add(self, polled: Iterable[Record]) -> None:
+        for record in polled:
+            if not self.is_full and self._is_selected(record):
                 self._keep(record)
             if self.is_full:
                 return
@@ -233,7 +233,7 @@ class _Collecting:
         self.next_offset = max(self.next_offset, damaged.next_offset)
         self.is_full = len(self.damaged) >= MAX_DAMAGED_RANGES
 
-    def _is_wanted(self, record: Record) -> bool:
+    def _is_selected(self, record: Record) -> bool:
         return self._bound.key is None or record.key == self._bound.key
 
     def _keep(self, record: Record) -> None:
@@ -251,7 +251,7 @@ class _Collecting:
 
     def _leave_out(self, record: Record, size: int) -> None:
         if self._keeps_newest:
-            # As with the oldest records when there is no room for all.
+            # The older records do not fit either.
             self._kept.clear()
             self._bytes = 0
             return
@@ -263,8 +263,8 @@ class _Collecting:
                     "OUT_OF_RANGE",
                     f"Read it with a client, or continue at offset {record.offset + 1}.",
                 ),
-                f"the record at offset {record.offset} has {size} bytes; the gateway shows records "
-                f"of at most {MAX_RECORD_BYTES}",
+                f"the record at offset {record.offset} has {size} bytes; the gateway returns "
+                f"records of at most {MAX_RECORD_BYTES} bytes",
             )
         self.is_full = True
 
@@ -272,8 +272,8 @@ class _Collecting:
         bound = self._bound
         return len(self._kept) > bound.max_records or self._bytes > bound.max_bytes
 
-    def passed(self, position: int | None) -> None:
-        """Advances to the consumer's position, after all polled records were taken."""
+    def advance(self, position: int | None) -> None:
+        """Advances to the consumer's position, after all polled records were added."""
         if not self.is_full and position is not None:
             self.next_offset = max(self.next_offset, position)
 

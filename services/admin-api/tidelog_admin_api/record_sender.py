@@ -1,7 +1,4 @@
-"""Sends the records of requests through long-lived producers.
-
-There is one producer for each kind of acks, made on first use.
-"""
+"""Sends the records of requests through long-lived producers, one for each kind of acks."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ from tidelog.model import Acks
 from tidelog.record_batch import Headers
 from tidelog_admin_api.bodies.record_bodies import RecordToSend
 
-# How long accepted records are still sent when the gateway stops.
+# How long the gateway still sends accepted records when it stops.
 FLUSH_TIMEOUT_MS = 2_000
-# A producer remembers every topic name that it was given; after so many it is replaced.
+# A producer remembers every topic name. At this number of names it is replaced.
 MAX_TOPIC_NAMES = 10_000
-# Bytes of one topic's records that are in progress. Topics share the buffer of a producer, and a
+# Maximum size of the pending records of one topic. Topics share the buffer of a producer, and a
 # topic without leaders must not fill it.
 MAX_TOPIC_BYTES = 4 << 20
 
@@ -57,7 +54,7 @@ class RecordSender:
         self._kept: dict[Acks, _Kept] = {}
         # Replaced producers, until they are closed.
         self._closing: dict[asyncio.Task[None], SendsRecords] = {}
-        # By topic that has records in progress.
+        # By topic, while it has pending records.
         self._shares: dict[str, BufferBudget] = {}
 
     async def send(
@@ -66,8 +63,8 @@ class RecordSender:
         """Returns the outcome of each record, in their order.
 
         The records of a partition are appended in that order. A record that cannot be sent does
-        not hold up the others. A record without an outcome within `timeout_ms` gets
-        REQUEST_TIMED_OUT; it may still be written, at most once.
+        not delay the others. A record without an outcome within `timeout_ms` gets
+        REQUEST_TIMED_OUT. It may still be written, at most once.
         """
         producer = self._producer(topic, acks)
         sent: list[asyncio.Future[Delivery] | TidelogError] = []
@@ -83,14 +80,14 @@ class RecordSender:
         return outcomes + [_unsent(timeout_ms)] * (len(records) - len(sent))
 
     async def close(self) -> None:
-        """Delivers accepted records, or gives them up after FLUSH_TIMEOUT_MS."""
+        """Delivers accepted records. Drops those that remain after FLUSH_TIMEOUT_MS."""
         kept, self._kept = self._kept, {}
         try:
             async with asyncio.timeout(FLUSH_TIMEOUT_MS / 1000):
                 await asyncio.gather(*(one.producer.close() for one in kept.values()))
         except TimeoutError:
             pass
-        # A `close` that flushes continues when its caller is cancelled; this ends it.
+        # A `close` that flushes continues if its caller is cancelled. This ends it.
         left = [*(one.producer for one in kept.values()), *self._closing.values()]
         await asyncio.gather(*(producer.close(flush=False) for producer in left))
 
@@ -113,8 +110,8 @@ class RecordSender:
         records: Sequence[RecordToSend],
         sent: list[asyncio.Future[Delivery] | TidelogError],
     ) -> None:
-        """Adds each result to `sent` at once, since the caller may cancel this."""
-        # Each lookup of a missing topic or partition takes a while: one is enough.
+        """Adds each result to `sent` immediately, since the caller may cancel this."""
+        # Each lookup of a missing topic or partition takes time, so only the first is made.
         unknown: dict[int | None, TidelogError] = {}
         for record in records:
             known = unknown.get(None) or unknown.get(record.partition)
@@ -147,7 +144,7 @@ class RecordSender:
             self._give_back(topic, size_bytes)
             raise
         delivery.add_done_callback(lambda _: self._give_back(topic, size_bytes))
-        # The caller may be gone before it fails.
+        # It may fail when no caller waits for it.
         delivery.add_done_callback(mark_seen)
         return delivery
 
@@ -164,8 +161,8 @@ def _outcome(sent: asyncio.Future[Delivery] | TidelogError, timeout_ms: int) -> 
     if not sent.done():
         return TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"nobody acknowledged the record within {timeout_ms} ms; it may be written, or may "
-            "yet be, once; read the end of the partition to find out",
+            f"the record was not acknowledged within {timeout_ms} ms; it may be written, or may "
+            "still be written once; read the end of the partition to find out",
         )
     error = sent.exception()
     if isinstance(error, TidelogError):
@@ -177,5 +174,5 @@ def _unsent(timeout_ms: int) -> TidelogError:
     return TidelogError(
         ErrorCode.LEADER_NOT_AVAILABLE,
         f"the record was not sent within {timeout_ms} ms, and is not written; the brokers are "
-        "busy or cannot be reached",
+        "busy or unreachable",
     )

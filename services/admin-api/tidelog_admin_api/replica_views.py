@@ -27,21 +27,10 @@ _LEADER, _UNKNOWN = "leader", "unknown"
 def partition_of(
     topic: str, described: PartitionDescription, replicas: Replicas | None = None
 ) -> Partition:
-    return Partition(
+    return Partition.of(
+        described,
         topic=topic,
-        partition=described.partition,
         health=partition_health(described),
-        leader=described.leader,
-        leader_epoch=described.leader_epoch,
-        replicas=list(described.replicas),
-        isr=list(described.isr),
-        eligible_leader_replicas=list(described.eligible_leader_replicas),
-        offline_replicas=list(described.offline_replicas),
-        min_isr=described.min_isr,
-        unclean_leader_epoch=described.unclean_leader_epoch,
-        moving_operation=described.moving_operation,
-        adding_replicas=list(described.adding_replicas),
-        leaving_replicas=list(described.leaving_replicas),
         log=_log_of(leader_of(replicas or {})),
     )
 
@@ -57,8 +46,8 @@ def partition_with_replicas(
         if service.role == "broker"
     }
     leader = leader_of(replicas)
-    return PartitionWithReplicas(
-        **partition_of(topic, described, replicas).model_dump(),
+    return PartitionWithReplicas.of(
+        partition_of(topic, described, replicas),
         revision=max(revisions, default=None),
         details=[
             _replica(broker_id, described, replicas.get(broker_id), leader, silent)
@@ -71,11 +60,8 @@ def _log_of(leader: ReplicaState | None) -> PartitionLog | None:
     if leader is None or leader.leader is None:
         return None
     followers = leader.leader.followers
-    return PartitionLog(
-        log_start_offset=leader.log_start_offset,
-        high_watermark=leader.high_watermark,
-        log_end_offset=leader.log_end_offset,
-        size_bytes=leader.size_bytes,
+    return PartitionLog.of(
+        leader,
         hw_stalled_ms=_known(leader.leader.hw_stalled_ms),
         max_lag_records=_worst([follower.lag_records for follower in followers]),
         max_lag_ms=_worst([follower.lag_ms for follower in followers]),
@@ -133,10 +119,10 @@ def _problem(reported: ReplicaState | None, silence: str) -> str:
     return reported.follower.problem if reported.follower else ""
 
 
-def _known(figure: int) -> int | None:
-    return None if figure == NOT_KNOWN else figure
+def _known(value: int) -> int | None:
+    return None if value == NOT_KNOWN else value
 
 
-def _worst(figures: Sequence[int]) -> int | None:
-    """Returns the largest figure, 0 if there is none, or None if one of them is unknown."""
-    return None if NOT_KNOWN in figures else max(figures, default=0)
+def _worst(lags: Sequence[int]) -> int | None:
+    """Returns the largest lag, 0 if there is none, or None if one of them is unknown."""
+    return None if NOT_KNOWN in lags else max(lags, default=0)

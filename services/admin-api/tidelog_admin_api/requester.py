@@ -1,57 +1,51 @@
-"""The requester and trace of a request, sent with every call that the gateway makes for it."""
+"""The requester and trace of a request. Every call that the gateway makes for it carries them."""
 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
-from tidelog.client.controller_calls import REQUESTED_BY, REQUESTED_FROM
 from tidelog.errors import TidelogError
 from tidelog.request_bounds import check_requester
-from tidelog.rpc.trace_context import Metadata, carrying, of_trace, passed_on, trace_id_of
+from tidelog.rpc.trace_context import Metadata, of_trace, passed_on
 
 REQUESTED_BY_HEADER = "X-Tidelog-Requested-By"
 TRACE_ID_HEADER = "X-Tidelog-Trace-Id"
-_NO_HOST = "unknown"
-# A valid host of an address; a proxy in front of the gateway may send anything.
-_HOST = re.compile(r"[0-9A-Za-z.:%_-]{1,80}")
 _TRACE_ID_BITS = 128
-# More than vendors must propagate (W3C); all metadata of a call may be 8 KiB.
+# W3C requires 512 characters. All metadata of a call is limited to 8 KiB.
 MAX_TRACE_STATE_LENGTH = 1_024
 
 
 def requested_by(headers: Mapping[str, str], remote_host: str) -> str:
-    """Returns the name in the header, or the remote address if there is no valid one.
+    """Returns the name in the header, or the remote address if the name is missing or invalid.
 
-    Operations reject an invalid name by `check_named`.
+    `check_named` makes operations reject an invalid name.
     """
     try:
         check_named(headers)
     except TidelogError:
         return remote_host
-    return _said(headers) or remote_host
+    return _name(headers) or remote_host
 
 
 def check_named(headers: Mapping[str, str]) -> None:
-    """Raises `TidelogError` (INVALID_REQUEST) for a name that cannot be passed on."""
-    check_requester(_said(headers), REQUESTED_BY_HEADER)
+    """Raises `TidelogError` (INVALID_REQUEST) for an invalid name."""
+    check_requester(_name(headers), REQUESTED_BY_HEADER)
 
 
-def _said(headers: Mapping[str, str]) -> str:
+def _name(headers: Mapping[str, str]) -> str:
     """Returns the name. Clients send UTF-8, which the framework decodes as Latin-1."""
-    said = headers.get(REQUESTED_BY_HEADER, "").strip()
+    name = headers.get(REQUESTED_BY_HEADER, "").strip()
     try:
-        return said.encode("latin-1").decode()
+        return name.encode("latin-1").decode()
     except UnicodeError:
-        return said
+        return name
 
 
-def _address(host: str, port: int) -> str:
-    """Returns host:port, or the host alone if a proxy in front sent no port."""
+def requested_from(host: str, port: int) -> str:
+    """Returns host:port, or only the host if a proxy sent no port."""
     if not port:
         return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -60,7 +54,7 @@ def _address(host: str, port: int) -> str:
 def trace_of(headers: Mapping[str, str], rng: random.Random) -> Metadata:
     """Returns the caller's trace context if it is valid, or a new one."""
     given = [(name, headers[name]) for name in ("traceparent", "tracestate") if name in headers]
-    # gRPC metadata carries nothing else.
+    # gRPC metadata has no other characters.
     passed = passed_on(
         (name, value)
         for name, value in given
@@ -76,31 +70,3 @@ def trace_of(headers: Mapping[str, str], rng: random.Random) -> Metadata:
 def trace_id(scope: Scope) -> str:
     found: str = scope.get("state", {}).get("trace_id", "")
     return found
-
-
-class RequestContextMiddleware:
-    """Middleware that sets a request's requester and trace, and names the trace in the answer."""
-
-    def __init__(self, app: ASGIApp, rng: random.Random) -> None:
-        self._app = app
-        self._rng = rng
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        host, port = scope.get("client") or (_NO_HOST, 0)
-        host = host if _HOST.fullmatch(host) else _NO_HOST
-        trace = trace_of(headers, self._rng)
-        name = requested_by(headers, host)
-        state = scope.setdefault("state", {})
-        state.update(trace_id=trace_id_of(trace), requested_by=name)
-
-        async def named(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[TRACE_ID_HEADER] = trace_id_of(trace)
-            await send(message)
-
-        with carrying((*trace, (REQUESTED_BY, name), (REQUESTED_FROM, _address(host, port)))):
-            await self._app(scope, receive, named)

@@ -1,7 +1,7 @@
 """State changes of a topic or a partition, including those of services that have ended.
 
-The topic `__state_changes` holds the latter. Pages request timelines repeatedly: services are
-queried each time, and the topic is read only now and then.
+The topic `__state_changes` holds the latter. Pages request timelines repeatedly: each request
+queries the services, but the topic is read only after FRESH_MS.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tidelog.state_changes.tracing import TraceScope
 from tidelog_admin_api.event_hub import EventSource
 from tidelog_runtime.clock import Clock
 
-# How long the result of a read is used.
+# For how long the result of a read is used.
 FRESH_MS = 5_000
-# How long an older result is kept and used while the topic is read again: to read a topic whose
-# leaders are unavailable takes seconds.
+# For how long an older result is used while the topic is read again. A read takes seconds if
+# leaders are unavailable.
 KEPT_MS = 15_000
 # Scopes whose results are kept.
 MAX_KEPT = 50
-# Each read holds what it has read, and takes part of a core.
+# Concurrent reads. Each keeps its records in memory and takes part of a core.
 MAX_READS_AT_ONCE = 4
-# Reads that run, wait or are kept; further requests are answered without the topic.
+# Running, waiting and kept reads. Further requests are answered without the topic.
 MAX_READS = 100
 
-_BUSY = f"{STATE_CHANGES_TOPIC} is being read for {MAX_READS} others; ask again in a moment."
+_BUSY = f"{STATE_CHANGES_TOPIC} is being read for {MAX_READS} others; try again in a moment."
 
 # The signature of `tidelog.client.published_events.published`.
 ReadsPublished = Callable[[TraceScope], Coroutine[Any, Any, Published]]
@@ -39,8 +39,8 @@ ReadsPublished = Callable[[TraceScope], Coroutine[Any, Any, Published]]
 class Timeline(NamedTuple):
     """A timeline.
 
-    - `events`: in no order, some perhaps twice
-    - `notes`: sentences on what was not read from the topic, and why
+    - `events`: in any order, possibly with duplicates
+    - `notes`: sentences on what could not be read from the topic, and why
     """
 
     events: Sequence[StateChange]
@@ -49,11 +49,11 @@ class Timeline(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A read of the topic; `former` is the previous result, used until this read ends."""
+    """A read of the topic, and the previous result, which is used until this read ends."""
 
     begun_ms: int
     task: asyncio.Task[Published]
-    former: Published | None
+    previous: Published | None
 
 
 class Timelines:
@@ -69,7 +69,7 @@ class Timelines:
         """Returns the timeline.
 
         Raises `UnreachableError` if no service answers, and `TidelogError`
-        (UNKNOWN_TOPIC_OR_PARTITION) if the topic or partition neither exists nor existed.
+        (UNKNOWN_TOPIC_OR_PARTITION) if the topic or partition does not exist and never existed.
         """
         gathered, published = await gathered_with_published(
             self._events.recent(scope), self._published(scope)
@@ -85,9 +85,9 @@ class Timelines:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _published(self, scope: TraceScope) -> Published:
-        """Returns what the topic holds.
+        """Returns the state changes in the topic.
 
-        Concurrent callers share a read, which continues if one of them is cancelled.
+        Concurrent callers share a read. It continues if one of them is cancelled.
         """
         now_ms = self._clock.monotonic_ms()
         self._forget(now_ms)
@@ -95,20 +95,20 @@ class Timelines:
         if read is None or (read.task.done() and now_ms - read.begun_ms > FRESH_MS):
             if read is None and len(self._reads) >= MAX_READS:
                 return Published([], (_BUSY,))
-            former = None if read is None else _result_of(read.task)
-            task = asyncio.create_task(self._read_anew(scope))
+            previous = None if read is None else _result_of(read.task)
+            task = asyncio.create_task(self._read_topic(scope))
             self._reads.pop(scope, None)
-            read = self._reads[scope] = _Read(now_ms, task, former)
-        if read.former is not None and not read.task.done():
-            return read.former
+            read = self._reads[scope] = _Read(now_ms, task, previous)
+        if read.previous is not None and not read.task.done():
+            return read.previous
         return await asyncio.shield(read.task)
 
-    async def _read_anew(self, scope: TraceScope) -> Published:
+    async def _read_topic(self, scope: TraceScope) -> Published:
         async with self._room:
             return await self._read(scope)
 
     def _forget(self, now_ms: int) -> None:
-        """Drops results older than KEPT_MS, and the oldest of more than MAX_KEPT."""
+        """Drops results older than KEPT_MS, and the oldest ones beyond MAX_KEPT."""
         done = [scope for scope, read in self._reads.items() if read.task.done()]
         for number, scope in enumerate(done):
             is_old = now_ms - self._reads[scope].begun_ms > KEPT_MS

@@ -6,7 +6,6 @@ if __name__ == "__main__":
     from tidelog_runtime import process_init  # must come before the other imports
 
 import asyncio
-import fcntl
 import random
 import signal
 import socket
@@ -18,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from types import ModuleType
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import grpc.aio
 import structlog
@@ -77,6 +76,7 @@ from tidelog_broker.storage.data_directory import (
     DataDirectoryError,
     stored_identity,
 )
+from tidelog_broker.storage.directory_lock import hold_lock
 from tidelog_broker.storage.disk_times import DiskTimes
 from tidelog_broker.storage.disk_use import disk_use
 from tidelog_broker.storage.log_syncer import MAX_CONCURRENT_SYNCS
@@ -133,25 +133,6 @@ class StartError(Exception):
     def __init__(self, message: str, cause: RejectionCause) -> None:
         super().__init__(message)
         self.cause = cause
-
-
-def hold_lock(data_dir: Path) -> TextIO:
-    """Locks the data directory for this process until the returned file is closed.
-
-    Raises `StartError` if another process holds the lock.
-    """
-    data_dir.mkdir(parents=True, exist_ok=True)
-    lock = (data_dir / "lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise StartError(
-            f"{data_dir} is in use by another broker process; stop that one, or give this one its "
-            "own data_dir",
-            RejectionCause.DIRECTORY_IN_USE,
-        ) from None
-    return lock
 
 
 def boot_id(path: Path) -> str:
@@ -454,8 +435,7 @@ def main() -> int:
         log_format=config.log_format,
     )
     try:
-        lock = hold_lock(config.data_dir)
-        with lock:
+        with hold_lock(config.data_dir):
             return uvloop.run(run(config))
     except (
         StartError,

@@ -7,7 +7,8 @@ The clock is compared with:
 - the clocks of other brokers, which replica fetches and their answers carry.
 
 While the clock is in doubt, time-based retention pauses until the clocks agree. A broker whose
-clock jumped as well cannot confirm a jump: one time server may have set both wrong. A clock that
+clock jumped as well cannot confirm a jump: one time server may have set both wrong. Nor can one
+that was first heard after the jump. A clock that
 jumped and that no other broker contradicts may be right: it is trusted after MAX_DOUBT_MS. The last
 reading of another broker counts for the same time, so its silence does not end the doubt earlier.
 After a reboot the clock is ahead of the last reading by the time that the machine was off, and by
@@ -22,7 +23,7 @@ producer's timestamps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from tidelog_runtime.clock import MAX_SKEW_MS, Clock
@@ -111,8 +112,9 @@ class ClockCheck:
         # A hardware clock without a battery is behind until then, and not doubted.
         self._is_rebooted = last is not None and last.is_rebooted
         # How far the clock of each other broker was ahead of this broker's monotonic time when it
-        # last agreed with the trusted time.
-        self._agreed_ms: dict[int, int] = {}
+        # last agreed with the trusted time; if it never did, when it was first heard while this
+        # clock was trusted. A broker that is first heard during a doubt may have jumped as well.
+        self._before_jump_ms: dict[int, int] = {}
         if last is None:
             return
         self._doubted_ms = last.doubted_ms
@@ -133,28 +135,32 @@ class ClockCheck:
         self._remember_agreed(last, is_same_boot=last.boot_id == now.boot_id)
 
     def _remember_agreed(self, last: Reading, *, is_same_boot: bool) -> None:
-        """Restores which brokers agreed with the trusted time.
+        """Restores what the clocks of other brokers showed before a jump.
 
         A broker that agreed with a doubted clock had jumped as well, and must not confirm that
         clock after a restart.
         """
         believed_ms = last.wall_ms - last.monotonic_ms
         for broker_id, peer in last.peers:
-            if abs(peer.ahead_ms - believed_ms) > MAX_SKEW_MS:
-                if last.doubted_ms:
-                    self._agreed_ms[broker_id] = self._offset_ms
+            if last.doubted_ms and abs(peer.ahead_ms - believed_ms) > MAX_SKEW_MS:
+                self._before_jump_ms[broker_id] = self._offset_ms
             elif is_same_boot:
-                self._agreed_ms[broker_id] = peer.ahead_ms
+                self._before_jump_ms[broker_id] = peer.ahead_ms
 
-    def note_peer(self, broker_id: int, wall_ms: int, monotonic_ms: int) -> None:
+    def note_peer(
+        self, broker_id: int, wall_ms: int, monotonic_ms: int, *, is_steady: bool = True
+    ) -> None:
         """Notes what another broker's clock showed when its message was sent, a moment ago.
 
-        `wall_ms` 0: the message carries no time.
+        `wall_ms` 0: the message carries no time. `is_steady`: the clock here has not jumped, as far
+        as it shows now.
         """
         if wall_ms > 0:
             peer = self.peers[broker_id] = PeerClock(wall_ms, monotonic_ms)
             if abs(peer.ahead_ms - self._offset_ms) <= MAX_SKEW_MS:
-                self._agreed_ms[broker_id] = peer.ahead_ms
+                self._before_jump_ms[broker_id] = peer.ahead_ms
+            elif is_steady and not self._is_doubted:
+                self._before_jump_ms.setdefault(broker_id, peer.ahead_ms)
 
     def skews_ms(
         self, wall_ms: int, monotonic_ms: int, within_ms: int | None = None
@@ -184,7 +190,7 @@ class ClockCheck:
         if behind and len(behind) >= len(agreeing):
             of_them = f"{len(behind)} of the {len(skews)} other brokers whose clocks are known"
             self._begin(Doubt(f"it is ahead of {of_them}", min(behind.values()), monotonic_ms))
-        elif agreeing and (ahead_ms <= MAX_STEP_MS or any(map(self._has_not_jumped, agreeing))):
+        elif agreeing and (ahead_ms <= MAX_STEP_MS or self._confirm_jump(agreeing)):
             self._accept(ahead_ms, f"{len(agreeing)} other brokers have the same time")
         elif ahead_ms > MAX_STEP_MS:
             reason = "it has jumped ahead of monotonic time"
@@ -209,10 +215,17 @@ class ClockCheck:
         """Whether the time that the machine was off may explain how far the clock is ahead."""
         return self._is_rebooted and ahead_ms <= MAX_OFF_MS
 
-    def _has_not_jumped(self, broker_id: int) -> bool:
-        """Whether that broker's clock has not jumped since it agreed with the trusted time."""
-        ahead_ms = self.peers[broker_id].ahead_ms
-        return abs(ahead_ms - self._agreed_ms.get(broker_id, ahead_ms)) <= MAX_STEP_MS
+    def _confirm_jump(self, agreeing: Collection[int]) -> bool:
+        """Whether these brokers, which have this time now, had it before this clock jumped.
+
+        Without one that was heard before, only a reboot explains the jump.
+        """
+        known = self._before_jump_ms.keys() & agreeing
+        if not known:
+            return self._is_rebooted
+        return all(
+            abs(self.peers[b].ahead_ms - self._before_jump_ms[b]) <= MAX_STEP_MS for b in known
+        )
 
     @property
     def _is_doubted(self) -> bool:
@@ -325,7 +338,8 @@ def peer_clock_callback(clock: Clock, check: ClockCheck) -> Callable[[int, int],
 
     def note_peer(broker_id: int, wall_ms: int) -> None:
         own_ms, monotonic_ms = clock.wall_ms(), clock.monotonic_ms()
-        check.note_peer(broker_id, wall_ms, monotonic_ms)
+        is_steady = check.is_steady(own_ms, monotonic_ms)
+        check.note_peer(broker_id, wall_ms, monotonic_ms, is_steady=is_steady)
         differs = wall_ms > 0 and abs(wall_ms - own_ms) > MAX_SKEW_MS
         if differs or not check.is_steady(own_ms, monotonic_ms):
             check.check(own_ms, monotonic_ms)

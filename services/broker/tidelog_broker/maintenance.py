@@ -184,11 +184,16 @@ class Maintenance:
             if ticket is not None:
                 await self._run_blocking(ticket.run)
                 log.finish_flush(ticket)
-                if self._manager.disk:
-                    self._manager.disk.took(key, "synced")
+                self._note_flushed(key)
         except LogError as error:
             if self._logs.log_of(key) is log:
                 self._manager.log_failed(key, error)
+
+    def _note_flushed(self, key: ReplicaKey) -> None:
+        """A hang lasts until the syncs that producers wait for return."""
+        rejection = self._manager.disk.of(key)
+        if rejection is not None and not rejection.is_hang:
+            self._manager.disk.took(key, "synced")
 
     async def delete_old(self, interval_ms: int) -> None:
         while True:

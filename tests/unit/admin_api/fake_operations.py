@@ -83,7 +83,7 @@ class FakeOperations:
         self.recoveries = [recovery()]
         self.recovered = [RecoveredPartition(0, None)]
 
-    def asked(self, name: str, *arguments: object, **named: object) -> None:
+    def record(self, name: str, *arguments: object, **named: object) -> None:
         raise NotImplementedError
 
     def _begin(self, operation_id: str, *, dry_run: bool) -> AcceptedOperation:
@@ -100,13 +100,13 @@ class FakeOperations:
         expected_plan: str = "",
     ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
-        self.asked("reassign", moves, **how)
+        self.record("reassign", moves, **how)
         return self._begin(operation_id, dry_run=dry_run)
 
     async def rebalance(
         self, *, operation_id: str = "", dry_run: bool = False, expected_plan: str = ""
     ) -> AcceptedOperation:
-        self.asked("rebalance", **how_begun(operation_id, expected_plan, dry_run=dry_run))
+        self.record("rebalance", **how_begun(operation_id, expected_plan, dry_run=dry_run))
         return self._begin(operation_id, dry_run=dry_run)
 
     async def reverse_operation(
@@ -118,20 +118,20 @@ class FakeOperations:
         expected_plan: str = "",
     ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
-        self.asked("reverse_operation", reversed_operation_id, **how)
+        self.record("reverse_operation", reversed_operation_id, **how)
         return self._begin(operation_id, dry_run=dry_run)
 
     async def cancel_operation(self, operation_id: str, *, expected_revision: int = 0) -> Operation:
-        self.asked("cancel_operation", operation_id, expected_revision=expected_revision)
+        self.record("cancel_operation", operation_id, expected_revision=expected_revision)
         state = "cancelled" if self.ends else "cancelling"
         return replace(await self.describe_operation(operation_id), state=state)
 
     async def plan_cancellation(self, operation_id: str, *, expected_revision: int = 0) -> Plan:
-        self.asked("plan_cancellation", operation_id, expected_revision=expected_revision)
+        self.record("plan_cancellation", operation_id, expected_revision=expected_revision)
         return self.cancellation
 
     async def describe_operation(self, operation_id: str) -> Operation:
-        self.asked("describe_operation", operation_id)
+        self.record("describe_operation", operation_id)
         for known in self.operations:
             if known.operation_id == operation_id:
                 return known
@@ -140,7 +140,7 @@ class FakeOperations:
     async def operation_moves_page(
         self, operation_id: str, page_size: int, page_token: str = ""
     ) -> tuple[list[MoveProgress], str]:
-        self.asked("operation_moves_page", operation_id, page_size, page_token)
+        self.record("operation_moves_page", operation_id, page_size, page_token)
         return self.moves, "next"
 
     async def elect_preferred_leaders(
@@ -150,7 +150,7 @@ class FakeOperations:
         *,
         dry_run: bool = False,
     ) -> list[LeaderChange]:
-        self.asked("elect_preferred_leaders", partitions, timeout_ms, dry_run=dry_run)
+        self.record("elect_preferred_leaders", partitions, timeout_ms, dry_run=dry_run)
         return self.changes
 
     async def move_leaders(
@@ -160,7 +160,7 @@ class FakeOperations:
         *,
         dry_run: bool = False,
     ) -> list[LeaderChange]:
-        self.asked("move_leaders", leaders, timeout_ms, dry_run=dry_run)
+        self.record("move_leaders", leaders, timeout_ms, dry_run=dry_run)
         return self.changes
 
     async def describe_recovery(
@@ -171,7 +171,7 @@ class FakeOperations:
         *,
         choices: Sequence[RecoveryChoice] = (),
     ) -> list[Recovery]:
-        self.asked("describe_recovery", topic, partitions, timeout_ms, choices=choices)
+        self.record("describe_recovery", topic, partitions, timeout_ms, choices=choices)
         return [r for r in self.recoveries if not partitions or r.partition in partitions]
 
     async def recover_partitions(
@@ -183,7 +183,7 @@ class FakeOperations:
         from_live_replicas: bool = False,
         choices: Sequence[RecoveryChoice] = (),
     ) -> list[RecoveredPartition]:
-        self.asked(
+        self.record(
             "recover_partitions",
             topic,
             partitions,
@@ -195,11 +195,11 @@ class FakeOperations:
 
 
 class FakeEvents:
-    """Fakes event streams. `told`: events that a follower gets; `remembered`: past events of
+    """Fakes event streams. `batches`: events that a follower gets; `remembered`: past events of
     services."""
 
     def __init__(self) -> None:
-        self.told: asyncio.Queue[list[StateChange | Silent] | Exception] = asyncio.Queue()
+        self.batches: asyncio.Queue[list[StateChange | Silent] | Exception] = asyncio.Queue()
         self.remembered: list[StateChange] = []
         self.silent: tuple[Silent, ...] = ()
         self.is_silent = False
@@ -224,7 +224,7 @@ class FakeEvents:
     async def require_known(
         self,
         scope: TraceScope,
-        told: Sequence[StateChange],  # noqa: ARG002 - the protocol's name
+        changes: Sequence[StateChange],  # noqa: ARG002 - the protocol's name
     ) -> None:
         if scope.topic and scope.topic not in self.topics:
             raise unknown_topic(scope.topic)
@@ -232,17 +232,17 @@ class FakeEvents:
     async def follow(self, scope: TraceScope) -> AsyncGenerator[list[StateChange | Silent]]:
         self.followed.append(scope)
         while True:
-            batch = await self.told.get()
+            batch = await self.batches.get()
             if isinstance(batch, Exception):
                 raise batch
             yield batch
 
 
 class FakePublished:
-    """Fakes the topic of state changes. `told`: its events; `scopes`: the scopes that were read."""
+    """Fakes the topic of state changes. `result`: its events; `scopes`: scopes that were read."""
 
     def __init__(self) -> None:
-        self.told = Published([], ())
+        self.result = Published([], ())
         self.scopes: list[TraceScope] = []
         self.may_answer: asyncio.Event | None = None
 
@@ -250,7 +250,7 @@ class FakePublished:
         self.scopes.append(scope)
         if self.may_answer is not None:
             await self.may_answer.wait()
-        return self.told
+        return self.result
 
 
 class FakeProducer:
@@ -259,7 +259,7 @@ class FakeProducer:
 
     def __init__(self) -> None:
         self.sent: list[tuple[bytes | None, bytes | None, dict[str, Any]]] = []
-        self.asked = 0
+        self.lookups = 0
         self.is_closed = False
         # A lost record stays pending until the sender gives up.
         self.cannot_flush = False
@@ -267,7 +267,7 @@ class FakeProducer:
     async def send(
         self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any
     ) -> asyncio.Future[Delivery]:
-        self.asked += 1
+        self.lookups += 1
         if not topic.startswith("sea") or (options["partition"] or 0) > 0:
             raise TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is none")
         if value == b"large":
@@ -276,7 +276,7 @@ class FakeProducer:
             await asyncio.Event().wait()
         self.sent.append((value, key, options))
         outcome: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        if value == b"refused":
+        if value == b"rejected":
             outcome.set_exception(TidelogError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few"))
         elif value != b"lost":
             outcome.set_result(Delivery(topic, 0, len(self.sent) - 1, 1_000, 3))

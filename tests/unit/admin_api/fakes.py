@@ -164,13 +164,13 @@ class FakeClock:
 
 
 class FakeAdmin(FakeOperations):
-    """Fake admin client. `refusal`: raised by every call; `refusals`: raised by calls of a name.
+    """Fake admin client. `rejection`: raised by every call; `rejections`: raised by named calls.
     `calls`: each call's name and arguments; `metadata`: its gRPC metadata."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.refusal: Exception | None = None
-        self.refusals: dict[str, Exception] = {}
+        self.rejection: Exception | None = None
+        self.rejections: dict[str, Exception] = {}
         self.calls: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
         self.metadata: list[Metadata | None] = []
         self.cluster = CLUSTER
@@ -184,31 +184,31 @@ class FakeAdmin(FakeOperations):
         self.leader_changes: list[LeaderChange] = []
         self.before_answer: Awaitable[object] | None = None
 
-    def asked(self, name: str, *arguments: object, **named: object) -> None:
+    def record(self, name: str, *arguments: object, **named: object) -> None:
         self.calls.append((name, arguments, named))
         self.metadata.append(carried())
-        rejection = self.refusals.get(name, self.refusal)
+        rejection = self.rejections.get(name, self.rejection)
         if rejection is not None:
             raise rejection
 
     async def describe_cluster(self) -> ClusterDescription:
-        self.asked("describe_cluster")
+        self.record("describe_cluster")
         if self.before_answer is not None:
             await self.before_answer
         return self.cluster
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicDescription]:
-        self.asked("list_topics", internal=internal)
+        self.record("list_topics", internal=internal)
         return self.topics
 
     async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]:
-        self.asked("describe_brokers", broker_ids)
+        self.record("describe_brokers", broker_ids)
         return [b for b in self.brokers if not broker_ids or b.broker_id in broker_ids]
 
     async def list_operations(
         self, states: Sequence[str] = (), kinds: Sequence[str] = ()
     ) -> list[Operation]:
-        self.asked("list_operations", states, kinds)
+        self.record("list_operations", states, kinds)
         return [
             operation
             for operation in self.operations
@@ -216,13 +216,13 @@ class FakeAdmin(FakeOperations):
         ]
 
     async def describe_throttle(self) -> Throttle:
-        self.asked("describe_throttle")
+        self.record("describe_throttle")
         return self.throttle
 
     async def set_throttle(
         self, bytes_per_second: int | None, *, expected_revision: int = 0, dry_run: bool = False
     ) -> Throttle:
-        self.asked(
+        self.record(
             "set_throttle",
             bytes_per_second,
             expected_revision=expected_revision,
@@ -231,7 +231,7 @@ class FakeAdmin(FakeOperations):
         return Throttle(bytes_per_second, self.throttle.revision + (not dry_run))
 
     async def check_restart(self, broker_id: int) -> RestartCheck:
-        self.asked("check_restart", broker_id)
+        self.record("check_restart", broker_id)
         return self.restart_check
 
     async def set_maintenance(
@@ -242,7 +242,7 @@ class FakeAdmin(FakeOperations):
         maintenance: bool = True,
         dry_run: bool = False,
     ) -> tuple[list[LeaderChange], int]:
-        self.asked(
+        self.record(
             "set_maintenance", broker_ids, timeout_ms, maintenance=maintenance, dry_run=dry_run
         )
         return self.leader_changes, 1
@@ -256,7 +256,7 @@ class FakeAdmin(FakeOperations):
         expected_plan: str = "",
     ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
-        self.asked("add_brokers", broker_ids, **how)
+        self.record("add_brokers", broker_ids, **how)
         return self.begun(dry_run)
 
     async def remove_brokers(
@@ -268,11 +268,11 @@ class FakeAdmin(FakeOperations):
         expected_plan: str = "",
     ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
-        self.asked("remove_brokers", broker_ids, **how)
+        self.record("remove_brokers", broker_ids, **how)
         return self.begun(dry_run)
 
     async def describe_topic(self, topic: str) -> TopicDescription:
-        self.asked("describe_topic", topic)
+        self.record("describe_topic", topic)
         for known in self.topics:
             if known.name == topic:
                 return known
@@ -285,7 +285,7 @@ class FakeAdmin(FakeOperations):
         internal: bool = False,
         with_partitions: bool = True,
     ) -> list[TopicDetails]:
-        self.asked("topic_details", topics, internal=internal, with_partitions=with_partitions)
+        self.record("topic_details", topics, internal=internal, with_partitions=with_partitions)
         return [self.details]
 
     async def create_topic(
@@ -297,14 +297,14 @@ class FakeAdmin(FakeOperations):
         timeout_ms: int = 30_000,
         **named: Any,
     ) -> CreatedTopic:
-        self.asked(
+        self.record(
             "create_topic", topic, partitions, replication_factor, config, timeout_ms, **named
         )
         placed = ((1, 2),) if named["dry_run"] else ()
         return CreatedTopic("" if named["dry_run"] else "new-id", (3,), "trace", placed)
 
     async def plan_deletion(self, topic: str, *, expected_revision: int = 0) -> ResizedTopic:
-        self.asked("plan_deletion", topic, expected_revision=expected_revision)
+        self.record("plan_deletion", topic, expected_revision=expected_revision)
         return ResizedTopic(6, 0, (), brokers=(1, 2))
 
     async def delete_topic(
@@ -316,7 +316,7 @@ class FakeAdmin(FakeOperations):
         expected_revision: int = 0,
     ) -> tuple[int, ...]:
         named = {"topic_id": topic_id, "expected_revision": expected_revision}
-        self.asked("delete_topic", topic, timeout_ms, **named)
+        self.record("delete_topic", topic, timeout_ms, **named)
         return (3,)
 
     async def alter_topic_config(
@@ -327,19 +327,19 @@ class FakeAdmin(FakeOperations):
         timeout_ms: int = 30_000,
         **named: Any,
     ) -> AlteredConfig:
-        self.asked("alter_topic_config", topic, changed, unset, timeout_ms, **named)
+        self.record("alter_topic_config", topic, changed, unset, timeout_ms, **named)
         return AlteredConfig((ConfigChange("retention_ms", "1", "2"),), 56, ())
 
     async def add_partitions(
         self, topic: str, partitions: int, timeout_ms: int = 30_000, **named: Any
     ) -> ResizedTopic:
-        self.asked("add_partitions", topic, partitions, timeout_ms, **named)
+        self.record("add_partitions", topic, partitions, timeout_ms, **named)
         return ResizedTopic(partitions - self.details.partition_count, 56, (3,), ((1, 2),))
 
     async def remove_partitions(
         self, topic: str, partitions: int, timeout_ms: int = 30_000, **named: Any
     ) -> ResizedTopic:
-        self.asked("remove_partitions", topic, partitions, timeout_ms, **named)
+        self.record("remove_partitions", topic, partitions, timeout_ms, **named)
         return ResizedTopic(self.details.partition_count - partitions, 57, (), brokers=(1,))
 
     async def set_replication_factor(
@@ -352,7 +352,7 @@ class FakeAdmin(FakeOperations):
         expected_plan: str = "",
     ) -> AcceptedOperation:
         how = how_begun(operation_id, expected_plan, dry_run=dry_run)
-        self.asked("set_replication_factor", topics, replication_factor, **how)
+        self.record("set_replication_factor", topics, replication_factor, **how)
         return self.begun(dry_run)
 
     def begun(self, dry_run: bool) -> AcceptedOperation:
@@ -360,23 +360,23 @@ class FakeAdmin(FakeOperations):
 
 
 class FakeStates:
-    """`told`: how services describe themselves."""
+    """`reported`: the states of services."""
 
     def __init__(self) -> None:
-        self.told = ReportedStates((), ())
+        self.reported = ReportedStates((), ())
         self.requests: list[StateRequest] = []
 
     async def ask(self, request: StateRequest, timeout_ms: int = 0) -> ReportedStates:  # noqa: ARG002
         self.requests.append(request)
-        return self.told
+        return self.reported
 
 
 class FakeScrub:
-    """`progress`, `refusals`: answers by address."""
+    """`progress`, `rejections`: answers by address."""
 
     def __init__(self) -> None:
         self.progress: dict[str, ScrubProgress] = {}
-        self.refusals: dict[str, Exception] = {}
+        self.rejections: dict[str, Exception] = {}
         self.calls: list[tuple[str, bool, bool]] = []
         self.at_once = 0
         self.most_at_once = 0
@@ -390,7 +390,7 @@ class FakeScrub:
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0)
         self.at_once -= 1
-        if (rejection := self.refusals.get(address)) is not None:
+        if (rejection := self.rejections.get(address)) is not None:
             raise rejection
         return self.progress.get(address, NO_PASS)
 

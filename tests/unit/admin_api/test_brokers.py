@@ -37,7 +37,7 @@ async def test_a_broker_describes_its_process(
 ) -> None:
     state = BrokerState(17, "running", True, 3, disk_free_bytes=5_000)
     state_of_broker = ServiceState("broker", 1, "a:1", "0.1.0", 7, 8, StoreHealth(), broker=state)
-    fake_cluster.states.told = ReportedStates((state_of_broker,), ())
+    fake_cluster.states.reported = ReportedStates((state_of_broker,), ())
     process = (await gateway.get("/v1/brokers/1")).json()["process"]
     assert process["disk_free_bytes"] == 5_000
     assert process["move_bytes_per_second"] is None
@@ -47,14 +47,14 @@ async def test_an_unanswered_broker_has_a_reason(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     silent = SilentService("a:1", Listening.REFUSES, "gave no answer", "broker", 1)
-    fake_cluster.states.told = ReportedStates((), (silent,))
+    fake_cluster.states.reported = ReportedStates((), (silent,))
     body = (await gateway.get("/v1/brokers/1")).json()
     assert body["process"] is None
     assert body["problem"] == "broker-1 at a:1 gave no answer"
 
 
 async def test_an_unknown_broker_is_not_found(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
-    admin.refusal = TidelogError(ErrorCode.UNKNOWN_BROKER, "broker 9 is not registered")
+    admin.rejection = TidelogError(ErrorCode.UNKNOWN_BROKER, "broker 9 is not registered")
     assert (await gateway.get("/v1/brokers/9")).status_code == 404
 
 
@@ -189,4 +189,4 @@ async def test_a_throttle_is_changed_only_at_the_revision_that_was_read(
 
 async def test_a_throttle_request_must_set_or_remove_the_rate(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.put("/v1/throttle", json={})
-    assert answer.json()["errors"][0]["message"] == "is needed, and is not there"
+    assert answer.json()["errors"][0]["message"] == "is required and missing"

@@ -51,7 +51,7 @@ def test_more_requests_than_connections_are_rejected(capsys: pytest.CaptureFixtu
 
 def test_more_streams_than_requests_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     message = error_text(capsys, "--max-concurrent-requests", "10")
-    assert "max_concurrent_streams is 64 and max_concurrent_requests 10" in message
+    assert "max_concurrent_streams is 64 and max_concurrent_requests is 10" in message
     assert "raise max_concurrent_requests or lower max_concurrent_streams" in message
     assert load(AdminApiConfig, ["--max-concurrent-streams", "256"]).max_concurrent_streams == 256
 
@@ -60,6 +60,6 @@ def test_more_requests_than_connections_of_a_client_are_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     message = error_text(capsys, "--max-requests-per-client", "300")
-    assert "max_requests_per_client is 300 and max_connections_per_client 256" in message
+    assert "max_requests_per_client is 300 and max_connections_per_client is 256" in message
     both = ["--max-requests-per-client", "300", "--max-connections-per-client", "300"]
     assert load(AdminApiConfig, both).max_requests_per_client == 300

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog_admin_api.json_entries import MAX_JSON_ENTRIES, JsonEntries
+from tidelog_admin_api.limits import MAX_JSON_ENTRIES, JsonEntries
 from tidelog_admin_api.problems import ProblemError
 from unit.admin_api.fakes import FakeCluster
 
@@ -208,7 +208,7 @@ def test_entries_are_counted_however_the_body_is_split(
     text = json.dumps(value, ensure_ascii=ascii_only).encode()
     counting = JsonEntries()
     for at in range(0, len(text), size):
-        counting.add(text[at : at + size])
+        counting.feed(text[at : at + size])
     assert counting.count == count(value)
 
 
@@ -225,7 +225,7 @@ def test_counting_takes_linear_time(unit: bytes) -> None:
             counting = JsonEntries()
             try:
                 for _ in range(4):
-                    counting.add(unit * (size // 4 // len(unit)))
+                    counting.feed(unit * (size // 4 // len(unit)))
             except ProblemError:
                 pass
             took.append(time.process_time() - began)

@@ -22,8 +22,7 @@ from tidelog_admin_api.event_hub import (
     Bound,
     EventHub,
 )
-from tidelog_admin_api.event_messages import HEARTBEAT, OPENING, event_id
-from tidelog_admin_api.event_ring import EventRing
+from tidelog_admin_api.event_messages import HEARTBEAT, OPENING, EventRing, event_id
 from unit.admin_api.fake_operations import FakeEvents
 from unit.admin_api.test_events_asked_for import change
 
@@ -74,10 +73,10 @@ def times(pieces: Sequence[bytes]) -> list[int]:
     return [m["data"]["time_ms"] for m in messages(pieces) if m["event"] == "state_change"]
 
 
-def hub_of(told: Sequence[StateChange | Silent], max_kept: int = 1_000) -> EventHub:
+def hub_of(changes: Sequence[StateChange | Silent], max_kept: int = 1_000) -> EventHub:
     """A hub that has received these events and gets no others."""
     ring = EventRing(max_kept)
-    ring.add(told)
+    ring.add(changes)
     return EventHub(FakeEvents(), ManualClock(), ring)
 
 
@@ -100,10 +99,10 @@ async def test_a_stream_ends_after_the_requested_number_of_events() -> None:
 
 
 async def test_a_silent_service_is_reported() -> None:
-    hub = hub_of([Silent("127.0.0.1:7501", "it refuses"), change(1)])
+    hub = hub_of([Silent("127.0.0.1:7501", "it refuses connections"), change(1)])
     first, _ = messages(await messages_of(hub, events=1))
     assert first["event"] == "service_silent"
-    assert first["data"] == {"address": "127.0.0.1:7501", "problem": "it refuses"}
+    assert first["data"] == {"address": "127.0.0.1:7501", "problem": "it refuses connections"}
 
 
 async def test_a_slow_reader_is_informed_how_many_events_it_missed() -> None:
@@ -145,7 +144,7 @@ async def test_an_event_reaches_every_stream_at_once() -> None:
     for stream in streams:
         assert await anext(stream) == OPENING
     coming = [asyncio.ensure_future(anext(stream)) for stream in streams]
-    await source.told.put([change(5)])
+    await source.batches.put([change(5)])
     assert [times([await piece]) for piece in coming] == [[5], [5], [5]]
     assert len(source.followed) == 1
     await hub.close()
@@ -171,8 +170,8 @@ async def test_following_continues_after_an_internal_error(
     source = FakeEvents()
     hub = EventHub(source, ManualClock())
     beginning = await hub.begin(EventFilter())
-    await source.told.put(RuntimeError("planted"))
-    await source.told.put([change(5)])
+    await source.batches.put(RuntimeError("planted"))
+    await source.batches.put([change(5)])
     received = await messages_of(hub, beginning=beginning, events=1, duration_ms=None)
     assert times(received) == [5]
     await hub.close()
@@ -189,7 +188,7 @@ async def test_a_stream_from_a_time_begins_with_remembered_events() -> None:
     source.remembered = [change(30, topic="sea"), change(10), change(20)]
     hub = EventHub(source, ManualClock())
     beginning = await hub.begin(EventFilter(since_ms=15))
-    await source.told.put([change(20), change(40)])
+    await source.batches.put([change(20), change(40)])
     received = await messages_of(hub, beginning=beginning, events=3, duration_ms=None)
     # A remembered event that is also received is sent once.
     assert times(received) == [20, 30, 40]

@@ -29,11 +29,11 @@ async def test_the_newest_events_are_listed_oldest_first(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     fake_cluster.events.remembered = [change(time_ms, broker=2) for time_ms in (5, 9, 7, 3)]
-    fake_cluster.events.silent = (Silent("127.0.0.1:7502", "it refuses"),)
+    fake_cluster.events.silent = (Silent("127.0.0.1:7502", "it refuses connections"),)
     body = (await gateway.get("/v1/events", params={"limit": 2})).json()
     assert [event["time_ms"] for event in body["items"]] == [7, 9]
     assert body["more"] is True
-    assert body["silent"] == [{"address": "127.0.0.1:7502", "problem": "it refuses"}]
+    assert body["silent"] == [{"address": "127.0.0.1:7502", "problem": "it refuses connections"}]
     assert body["items"][0]["id"] == event_id(change(7, broker=2))
     # One more than the page has, so that the page reports older events.
     assert fake_cluster.events.limits == [3]
@@ -66,7 +66,7 @@ async def test_a_timeline_has_events_of_a_service_that_has_ended(
 ) -> None:
     of_the_dead = change(1, topic="sea", partition=0)
     both, other = change(2, topic="sea"), change(3, topic="sea", partition=1)
-    fake_cluster.published.told = Published([of_the_dead, both, other], ("It was cut.",))
+    fake_cluster.published.result = Published([of_the_dead, both, other], ("It was cut.",))
     fake_cluster.events.remembered = [both]
     body = (await gateway.get(f"/v1/{path}")).json()
     assert [event["time_ms"] for event in body["items"]] == [1, 2]
@@ -96,7 +96,7 @@ async def test_a_recent_read_is_served_while_the_topic_is_read_again(
     published, clock = fake_cluster.published, fake_cluster.clock
     timelines = Timelines(fake_cluster.events, published.read, clock)
     await timelines.timeline(TraceScope("sea", 0))
-    published.told, published.may_answer = Published([change(1)], ()), asyncio.Event()
+    published.result, published.may_answer = Published([change(1)], ()), asyncio.Event()
     clock.now_ms += FRESH_MS + 1
     assert (await timelines.timeline(TraceScope("sea", 0))).events == []
     published.may_answer.set()
@@ -109,7 +109,7 @@ async def test_an_old_read_is_not_served(fake_cluster: FakeCluster) -> None:
     published, clock = fake_cluster.published, fake_cluster.clock
     timelines = Timelines(fake_cluster.events, published.read, clock)
     await timelines.timeline(TraceScope("sea", 0))
-    published.told = Published([change(1)], ())
+    published.result = Published([change(1)], ())
     clock.now_ms += KEPT_MS + 1
     assert (await timelines.timeline(TraceScope("sea", 0))).events == [change(1)]
 
@@ -171,7 +171,7 @@ async def test_a_stream_begins_with_remembered_events_and_ends_as_requested(
 async def test_a_stream_follows_new_events(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
-    await fake_cluster.events.told.put([change(1, topic="bay"), change(2, topic="sea")])
+    await fake_cluster.events.batches.put([change(1, topic="bay"), change(2, topic="sea")])
     answer = await gateway.get("/v1/events/stream", params={"topic": "sea", "limit": 1})
     assert times([answer.content]) == [2]
 
@@ -179,7 +179,7 @@ async def test_a_stream_follows_new_events(
 async def test_an_interrupted_stream_resumes_after_its_last_event(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
-    await fake_cluster.events.told.put([change(1), change(2), change(3)])
+    await fake_cluster.events.batches.put([change(1), change(2), change(3)])
     first = await gateway.get("/v1/events/stream", params={"limit": 1})
     last_id = messages([first.content])[-1]["id"]
     second = await gateway.get(
@@ -253,7 +253,7 @@ def texts(*values: str) -> dict[str, Any]:
 async def test_a_partial_failure_has_an_outcome_for_each_record(
     gateway: httpx.AsyncClient,
 ) -> None:
-    answer = await gateway.post("/v1/topics/sea/records", json=texts("calm", "large", "refused"))
+    answer = await gateway.post("/v1/topics/sea/records", json=texts("calm", "large", "rejected"))
     assert answer.status_code == 207
     calm, large, rejected = answer.json()["results"]
     assert (calm["offset"], calm["error"]) == (0, None)

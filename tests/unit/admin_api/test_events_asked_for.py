@@ -9,8 +9,7 @@ import pytest
 from tidelog.client.event_streams import Silent
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_admin_api.event_filter import EventFilter, newest
-from tidelog_admin_api.event_messages import event_id, time_ms_of
-from tidelog_admin_api.event_ring import EventRing
+from tidelog_admin_api.event_messages import EventRing, event_id, time_ms_of
 
 
 def change(time_ms: int = 1_000, **fields: Any) -> StateChange:
@@ -41,16 +40,16 @@ SEA = change(topic="sea", partition=3, broker=2)
     ],
 )
 def test_filters_join_by_and(wanted: EventFilter, taken: bool) -> None:
-    assert wanted.takes(SEA) is taken
+    assert wanted.matches(SEA) is taken
 
 
 def test_an_event_of_a_topic_belongs_to_each_partition() -> None:
-    assert EventFilter(topic="sea", partition=2).takes(change(topic="sea"))
+    assert EventFilter(topic="sea", partition=2).matches(change(topic="sea"))
 
 
 def test_a_broker_filter_matches_events_that_the_broker_logged() -> None:
-    assert EventFilter(broker=2).takes(change(service="broker-2"))
-    assert not EventFilter(broker=2).takes(change(service="broker-22"))
+    assert EventFilter(broker=2).matches(change(service="broker-2"))
+    assert not EventFilter(broker=2).matches(change(service="broker-22"))
 
 
 def test_the_newest_events_are_listed_oldest_first_without_duplicates() -> None:

@@ -132,7 +132,7 @@ def test_operation_ids_are_unique_function_names(document: dict[str, Any]) -> No
 async def test_the_gateway_is_live_whatever_the_cluster_does(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answers")
+    admin.rejection = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answers")
     assert (await gateway.get("/health")).json() == {"status": "alive"}
 
 
@@ -173,10 +173,10 @@ def test_a_tagged_resource_documents_its_entity_tag(document: dict[str, Any]) ->
 async def test_without_a_controller_the_gateway_is_not_ready_and_says_why(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusals["describe_throttle"] = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "gone")
+    admin.rejections["describe_throttle"] = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "gone")
     answer = await gateway.get("/ready")
     assert answer.status_code == 503
-    assert answer.json()["detail"] == ("brokers answer, and the active controller does not: gone")
+    assert answer.json()["detail"] == ("the active controller did not answer: gone")
 
 
 async def test_rejections_are_counted_by_limit_as_in_brokers(

@@ -28,8 +28,8 @@ def controller(id_: int, *gateways: AnnouncedGateway) -> ServiceState:
 
 
 @pytest.fixture
-def told(fake_cluster: FakeCluster) -> None:
-    fake_cluster.states.told = ReportedStates(
+def announced(fake_cluster: FakeCluster) -> None:
+    fake_cluster.states.reported = ReportedStates(
         (
             controller(
                 1,
@@ -42,7 +42,7 @@ def told(fake_cluster: FakeCluster) -> None:
     )
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("announced")
 async def test_gateways_are_paged_with_the_newest_announcement_of_each(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
@@ -73,7 +73,7 @@ async def test_clients_at_a_limit_are_listed_with_the_gateway(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
     at_limit = gateway_at("gate:1", 9, limited_clients=(LIMITED,))
-    fake_cluster.states.told = ReportedStates((controller(1, at_limit),), ())
+    fake_cluster.states.reported = ReportedStates((controller(1, at_limit),), ())
     [item] = (await gateway.get("/v1/gateways")).json()["items"]
     assert item["limited_clients"] == [
         {
@@ -91,7 +91,7 @@ async def test_shortages_are_listed_with_the_gateway(
 ) -> None:
     files = ResourcePressure("open_files", 90, 100, 5, "why")
     short = gateway_at("gate:1", 9, pressures=(files,))
-    fake_cluster.states.told = ReportedStates((controller(1, short),), ())
+    fake_cluster.states.reported = ReportedStates((controller(1, short),), ())
     [item] = (await gateway.get("/v1/gateways")).json()["items"]
     assert item["pressures"] == [
         {"resource": "open_files", "used": 90, "limit": 100, "since_ms": 5, "detail": "why"}
@@ -103,7 +103,7 @@ async def test_without_a_controller_the_list_is_an_error_and_not_empty(
 ) -> None:
     answer = await gateway.get("/v1/gateways")
     assert answer.status_code == 503
-    assert "only they know of gateways" in answer.json()["detail"]
+    assert "only controllers know gateways" in answer.json()["detail"]
 
 
 async def test_the_list_is_served_only_under_the_gateways_own_names(

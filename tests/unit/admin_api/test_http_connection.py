@@ -221,7 +221,7 @@ def test_one_client_cannot_take_all_connections() -> None:
     first, second, third = (Connected(state, usage=usage) for _ in range(3))
     other = Connected(state, usage=usage, address="10.0.0.2")
     assert (third.problem["status"], third.problem["code"]) == (429, "TOO_MANY_CONNECTIONS")
-    assert "10.0.0.1 has 2 connections open" in third.problem["detail"]
+    assert "10.0.0.1 has 2 open connections" in third.problem["detail"]
     assert [each.transport.closed for each in (first, second, third, other)] == [
         False,
         False,

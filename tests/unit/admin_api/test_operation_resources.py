@@ -171,7 +171,9 @@ async def test_a_dry_run_of_a_cancellation_shows_what_is_reverted(
 async def test_a_cancellation_at_an_outdated_revision_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusals["cancel_operation"] = TidelogError(ErrorCode.REVISION_CONFLICT, "it is 413 now")
+    admin.rejections["cancel_operation"] = TidelogError(
+        ErrorCode.REVISION_CONFLICT, "it is 413 now"
+    )
     answer = await gateway.post("/v1/operations/op/cancel", headers={"If-Match": '"412"'})
     assert problem_of(answer, 412)["code"] == "REVISION_CONFLICT"
 
@@ -344,7 +346,7 @@ async def test_an_unsupported_precondition_is_not_ignored(
     ("path", "name", "hint"),
     [
         ("/v1/brokers/remove", "dryrun", "did you mean dry_run?"),
-        ("/v1/topics", "force", "those known are "),
+        ("/v1/topics", "force", "valid parameters are "),
         ("/v1/operations/op/cancel", "timeout_ms", "dry_run"),
     ],
 )

@@ -18,8 +18,8 @@ def status_of(method: str, path: str = "/v1/topics", **headers: str) -> int:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
         check_browser(method, path, named, HOSTS)
-    except ProblemError as refused:
-        return int(refused.mapping.status)
+    except ProblemError as rejected:
+        return int(rejected.mapping.status)
     return 200
 
 

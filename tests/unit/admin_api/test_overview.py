@@ -11,7 +11,7 @@ from tidelog.client.descriptions import TopicDescription
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Finding
 from tidelog_admin_api.bodies.cluster_bodies import OverviewPart
-from tidelog_admin_api.overview import MAX_UNWELL, figures_of, overview_of
+from tidelog_admin_api.overview import MAX_UNWELL, overview_of, summary_of
 from tidelog_admin_api.overviews import FIRST_ANSWER_MS
 from unit.admin_api.fakes import (
     CLUSTER,
@@ -27,7 +27,7 @@ from unit.admin_api.fakes import (
 
 def health_of(*topics: TopicDescription, findings: tuple[Finding, ...] = ()) -> str:
     explained = Explanation(findings)
-    return overview_of(CLUSTER, figures_of(topics), None, None, explained, {}).health
+    return overview_of(CLUSTER, summary_of(topics), None, None, explained, {}).health
 
 
 def test_a_cluster_without_a_fault_is_ok() -> None:
@@ -52,17 +52,17 @@ def test_without_answers_health_is_unknown() -> None:
 
 
 def test_health_becomes_unknown_when_the_cluster_stops_answering() -> None:
-    figures, parts = figures_of([topic()]), {"topics": OverviewPart(as_of_ms=5, problem="silent")}
-    assert overview_of(CLUSTER, figures, None, None, None, parts).health == "unknown"
+    summary, parts = summary_of([topic()]), {"topics": OverviewPart(as_of_ms=5, problem="silent")}
+    assert overview_of(CLUSTER, summary, None, None, None, parts).health == "unknown"
 
 
 def test_the_worst_partitions_are_listed_first_up_to_a_limit() -> None:
     lagging = [partition(number, isr=(1, 2)) for number in range(200)]
-    figures = figures_of([topic("sea", *lagging), topic("sky", partition(leader=-1, isr=()))])
-    assert len(figures.unwell) == MAX_UNWELL
-    assert figures.unwell[0].topic == "sky"
-    assert [p.partition for p in figures.unwell[1:4]] == [0, 1, 2]
-    assert figures.counts.under_replicated == 201
+    summary = summary_of([topic("sea", *lagging), topic("sky", partition(leader=-1, isr=()))])
+    assert len(summary.unwell) == MAX_UNWELL
+    assert summary.unwell[0].topic == "sky"
+    assert [p.partition for p in summary.unwell[1:4]] == [0, 1, 2]
+    assert summary.counts.under_replicated == 201
 
 
 async def test_the_overview_has_all_parts(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
@@ -125,7 +125,7 @@ async def test_an_unanswered_part_delays_no_request(
 async def test_a_failed_part_is_reported_and_the_others_are_served(
     fake_cluster: FakeCluster,
 ) -> None:
-    fake_cluster.admin.refusals["list_operations"] = TidelogError(
+    fake_cluster.admin.rejections["list_operations"] = TidelogError(
         ErrorCode.REQUEST_TIMED_OUT, "no controller"
     )
     async with client_of(fake_cluster.app()) as client:
@@ -146,7 +146,7 @@ async def test_the_map_has_leader_and_replicas_of_each_partition(
 async def test_an_unavailable_map_is_a_problem_with_a_cause(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "nobody is active")
+    admin.rejection = TidelogError(ErrorCode.NOT_CONTROLLER, "nobody is active")
     answer = await gateway.get("/v1/cluster/partition-map")
     assert answer.status_code == 503
     assert "nobody is active" in answer.json()["detail"]

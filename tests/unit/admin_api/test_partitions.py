@@ -85,7 +85,7 @@ async def test_partitions_are_filtered(
 async def test_log_ends_are_included_on_request(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
-    fake_cluster.states.told = ReportedStates((LEADER,), ())
+    fake_cluster.states.reported = ReportedStates((LEADER,), ())
     answer = await gateway.get("/v1/topics/sea/partitions", params={"logs": True})
     log = answer.json()["items"][0]["log"]
     assert (log["high_watermark"], log["log_end_offset"]) == (15, 20)
@@ -104,7 +104,7 @@ async def test_an_unknown_partition_is_answered_with_the_existing_ones(
 async def test_a_partition_lists_every_replica(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster
 ) -> None:
-    fake_cluster.states.told = ReportedStates((LEADER,), ())
+    fake_cluster.states.reported = ReportedStates((LEADER,), ())
     body = (await gateway.get("/v1/topics/sea/partitions/0")).json()
     assert [replica["broker_id"] for replica in body["details"]] == [1, 2, 3]
     assert fake_cluster.states.requests == [StateRequest("sea", 0)]

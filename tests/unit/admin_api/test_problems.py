@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.problem import Problem
+from tidelog_admin_api.error_handlers import validation_problem
 from tidelog_admin_api.error_mappings import ERROR_MAPPINGS
 from tidelog_admin_api.problems import invalid, of_error, response
-from tidelog_admin_api.refusals import validation_problem
 from unit.admin_api.fakes import FakeAdmin, FakeCluster, client_of
 
 
@@ -42,7 +42,7 @@ def test_no_cluster_error_code_is_an_internal_gateway_error() -> None:
 async def test_a_rejection_by_the_cluster_keeps_its_message(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = TidelogError(ErrorCode.PARTITION_BUSY, "sea/1 is moved by op-1; wait")
+    admin.rejection = TidelogError(ErrorCode.PARTITION_BUSY, "sea/1 is moved by op-1; wait")
     problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (409, "PARTITION_BUSY")
     assert problem.type == "urn:tidelog:error:partition-busy"
@@ -54,14 +54,14 @@ async def test_a_rejection_by_the_cluster_keeps_its_message(
 async def test_a_temporary_cluster_error_has_a_retry_time(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd does not answer")
+    admin.rejection = TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd does not answer")
     answer = await gateway.get("/v1/cluster")
     assert answer.headers["retry-after"] == "1"
     assert problem_of(answer).retriable
 
 
 async def test_unreachable_services_are_a_503(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:
-    admin.refusal = UnreachableError("10.0.0.1:7501", "refused")
+    admin.rejection = UnreachableError("10.0.0.1:7501", "refused")
     problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (503, "UNREACHABLE")
     assert "10.0.0.1:7501" in problem.detail
@@ -70,7 +70,7 @@ async def test_unreachable_services_are_a_503(gateway: httpx.AsyncClient, admin:
 async def test_an_unexpected_error_names_the_log_line(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = ZeroDivisionError("a mistake")
+    admin.rejection = ZeroDivisionError("a mistake")
     # Log output to a terminal takes seconds, because it shows the variables of each frame.
     with capture_logs() as logged:
         problem = problem_of(await gateway.get("/v1/cluster"))
@@ -84,7 +84,7 @@ async def test_an_unexpected_error_names_the_log_line(
 async def test_an_unknown_path_is_a_problem(gateway: httpx.AsyncClient) -> None:
     problem = problem_of(await gateway.get("/v1/oceans"))
     assert (problem.status, problem.code) == (404, "NO_SUCH_RESOURCE")
-    assert problem.detail == "there is no /v1/oceans"
+    assert problem.detail == "/v1/oceans does not exist"
 
 
 async def test_an_unsupported_method_is_answered_with_the_supported_ones(
@@ -96,7 +96,10 @@ async def test_an_unsupported_method_is_answered_with_the_supported_ones(
     assert "GET" in problem_of(answer).fix
     answer = await gateway.patch("/v1/topics/sea")
     assert answer.headers["allow"] == "GET, DELETE"
-    assert problem_of(answer).detail == "/v1/topics/sea has no PATCH; it has GET, DELETE"
+    assert (
+        problem_of(answer).detail
+        == "/v1/topics/sea does not support PATCH; it supports GET, DELETE"
+    )
 
 
 async def test_a_body_that_is_nested_too_deeply_is_malformed(gateway: httpx.AsyncClient) -> None:
@@ -104,7 +107,7 @@ async def test_a_body_that_is_nested_too_deeply_is_malformed(gateway: httpx.Asyn
     headers = {"Content-Type": "application/json"}
     answer = await gateway.post("/v1/topics", content=body, headers=headers)
     assert (answer.status_code, problem_of(answer).code) == (400, "MALFORMED_REQUEST")
-    assert problem_of(answer).detail == "the body is nested too deeply; send it flatter"
+    assert problem_of(answer).detail == "the body is nested too deeply; nest it less"
 
 
 async def test_a_number_with_too_many_digits_is_named(gateway: httpx.AsyncClient) -> None:
@@ -112,7 +115,7 @@ async def test_a_number_with_too_many_digits_is_named(gateway: httpx.AsyncClient
     headers = {"Content-Type": "application/json"}
     problem = problem_of(await gateway.post("/v1/topics", content=body, headers=headers))
     assert (problem.status, problem.code) == (400, "MALFORMED_REQUEST")
-    assert problem.detail == "the body has a number of more than 4300 digits; send it as text"
+    assert problem.detail == "the body has a number of more than 4300 digits; send it as a string"
 
 
 def error(location: tuple[str | int, ...], kind: str, message: str = "") -> dict[str, Any]:
@@ -128,7 +131,7 @@ def test_invalid_fields_are_listed() -> None:
         "application/json",
     )
     assert [(e.field, e.message) for e in problem.errors] == [
-        ("moves[0].topic", "is needed, and is not there"),
+        ("moves[0].topic", "is required and missing"),
         ("page_size", "input should be at most 1000"),
     ]
     assert problem.mapping.status == 422
@@ -170,7 +173,7 @@ async def test_a_timed_out_request_says_what_may_have_happened(
     async with client_of(fake_cluster.app(request_timeout_ms=1_000)) as client:
         problem = problem_of(await client.get("/v1/cluster"))
     assert (problem.status, problem.code) == (504, "REQUEST_TIMED_OUT")
-    assert "goes on by itself" in problem.detail
+    assert "the request started continues" in problem.detail
 
 
 async def test_a_body_that_exceeds_the_limit_while_read_is_reported(

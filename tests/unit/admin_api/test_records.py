@@ -55,7 +55,7 @@ class Sending:
 
 
 async def test_each_record_has_its_own_outcome() -> None:
-    assert await Sending().codes(b"a", b"large", b"refused", b"b") == [
+    assert await Sending().codes(b"a", b"large", b"rejected", b"b") == [
         0,
         ErrorCode.BATCH_TOO_LARGE,
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -93,7 +93,7 @@ async def test_an_unknown_topic_is_looked_up_once() -> None:
     assert set(await sending.codes(*[b"a"] * 100, topic="bay")) == {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
-    assert sending.made[0][1].asked == 1
+    assert sending.made[0][1].lookups == 1
 
 
 async def test_an_unknown_partition_delays_no_other() -> None:
@@ -102,7 +102,7 @@ async def test_an_unknown_partition_delays_no_other() -> None:
     wrong, right, again = await sending.sender.send("sea", records, Acks.ALL, LONG_MS)
     assert isinstance(right, Delivery)
     assert wrong is again
-    assert sending.made[0][1].asked == 2
+    assert sending.made[0][1].lookups == 2
 
 
 async def test_each_acks_mode_has_one_cached_producer() -> None:

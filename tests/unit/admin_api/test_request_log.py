@@ -33,7 +33,7 @@ async def test_a_read_is_not_logged_at_info(gateway: httpx.AsyncClient) -> None:
 async def test_a_failed_request_is_logged_as_a_warning(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answered")
+    admin.rejection = TidelogError(ErrorCode.REQUEST_TIMED_OUT, "nobody answered")
     with capture_logs() as lines:
         await gateway.get("/v1/cluster")
     assert [(line["log_level"], line["status"]) for line in lines] == [("warning", 504)]
@@ -42,7 +42,7 @@ async def test_a_failed_request_is_logged_as_a_warning(
 async def test_a_fault_is_logged_once_with_its_cause(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = ZeroDivisionError("a mistake")
+    admin.rejection = ZeroDivisionError("a mistake")
     with capture_logs() as lines:
         answer = await gateway.get("/v1/cluster")
     faults = [line for line in lines if line["event"] == "request_failed"]

@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from tidelog.rpc.trace_context import Metadata, carried
-from tidelog_admin_api.requester import RequestContextMiddleware, requested_by, trace_of
+from tidelog_admin_api.middleware import RequestContextMiddleware
+from tidelog_admin_api.requester import requested_by, trace_of
 from unit.admin_api.fakes import FakeAdmin
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

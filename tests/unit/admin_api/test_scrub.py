@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
-from tidelog_admin_api.resources.scrub import MAX_ASKED_AT_ONCE
+from tidelog_admin_api.resources.scrub import MAX_CONCURRENT_CALLS
 from unit.admin_api.fakes import NO_PASS, FakeAdmin, FakeCluster, broker
 
 ONE, TWO = "127.0.0.1:7501", "127.0.0.1:7502"
@@ -82,7 +82,7 @@ async def test_a_stopped_broker_cannot_begin_a_pass(
 async def test_an_unanswered_broker_hides_no_other(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster, refusal: Exception, code: str
 ) -> None:
-    fake_cluster.scrub.refusals[TWO] = refusal
+    fake_cluster.scrub.rejections[TWO] = refusal
     for answer in (await gateway.get("/v1/brokers/scrub"), await gateway.post("/v1/brokers/scrub")):
         one, two = answer.json()["items"]
         assert (one["error"], two["status"]) == (None, None)
@@ -93,6 +93,6 @@ async def test_an_unanswered_broker_hides_no_other(
 async def test_brokers_are_called_with_bounded_concurrency(
     gateway: httpx.AsyncClient, fake_cluster: FakeCluster, admin: FakeAdmin
 ) -> None:
-    admin.brokers = [broker(number) for number in range(1, 3 * MAX_ASKED_AT_ONCE)]
+    admin.brokers = [broker(number) for number in range(1, 3 * MAX_CONCURRENT_CALLS)]
     assert (await gateway.post("/v1/brokers/scrub")).status_code == 200
-    assert fake_cluster.scrub.most_at_once == MAX_ASKED_AT_ONCE
+    assert fake_cluster.scrub.most_at_once == MAX_CONCURRENT_CALLS

@@ -42,7 +42,9 @@ async def test_dry_run_in_a_body_is_rejected(
 ) -> None:
     query = "confirm=sea" if method == "DELETE" else ""
     rejected = await errors_of(gateway, method, path, json.dumps(DRY_RUN).encode(), query)
-    assert rejected == [("dry_run", "no body is taken here; give it in the query, as ?dry_run=…")]
+    assert rejected == [
+        ("dry_run", "this operation has no body; give it in the query, as ?dry_run=…")
+    ]
     assert admin.calls == []
 
 
@@ -73,7 +75,7 @@ async def test_a_duplicate_field_is_rejected(
     gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes, field: str
 ) -> None:
     (rejected,) = await errors_of(gateway, "POST", "/v1/topics", body)
-    assert rejected == (field, "is there more than once; give the one that is meant")
+    assert rejected == (field, "is repeated; give it once")
     assert admin.calls == []
 
 

@@ -75,7 +75,7 @@ async def test_a_repeated_creation_returns_the_existing_factor(
 ) -> None:
     body = {"topic": "sea", "operation_id": "op-1"}
     await gateway.post("/v1/topics", json=body)
-    admin.refusals["topic_details"] = unknown_topic("sea")
+    admin.rejections["topic_details"] = unknown_topic("sea")
     await gateway.post("/v1/topics", json=body)
     assert [call[1][2] for call in admin.calls if call[0] == "create_topic"] == [3, 1]
 
@@ -128,7 +128,7 @@ async def test_a_deletion_needs_the_topic_name_as_confirmation(
 async def test_an_unknown_topic_cannot_be_deleted(
     gateway: httpx.AsyncClient, admin: FakeAdmin, confirm: str
 ) -> None:
-    admin.refusal = unknown_topic("none")
+    admin.rejection = unknown_topic("none")
     answer = await gateway.delete("/v1/topics/none", params={"confirm": confirm})
     assert (answer.status_code, answer.json()["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
 
@@ -145,7 +145,7 @@ async def test_a_topic_is_deleted_at_the_revision_that_was_read(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
     read = {"If-Match": '"54"'}
-    admin.refusals["delete_topic"] = TidelogError(ErrorCode.REVISION_CONFLICT, "it is at 55")
+    admin.rejections["delete_topic"] = TidelogError(ErrorCode.REVISION_CONFLICT, "it is at 55")
     answer = await gateway.delete("/v1/topics/sea", params={"confirm": "sea"}, headers=read)
     assert answer.status_code == 412
     await gateway.delete("/v1/topics/sea", params={"dry_run": True}, headers=read)
@@ -173,7 +173,7 @@ async def test_configuration_is_changed_at_the_revision_that_was_read(
 async def test_a_revision_conflict_is_a_failed_precondition(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.refusal = TidelogError(ErrorCode.REVISION_CONFLICT, "it is at revision 57")
+    admin.rejection = TidelogError(ErrorCode.REVISION_CONFLICT, "it is at revision 57")
     answer = await gateway.patch("/v1/topics/sea/config", json={})
     assert (answer.status_code, answer.json()["detail"]) == (412, "it is at revision 57")
 
@@ -215,7 +215,7 @@ async def test_an_unknown_configuration_key_is_a_single_fault(
 ) -> None:
     body = {"set": {"retention_ms": value}}
     rejected = (await gateway.patch("/v1/topics/sea/config", json=body)).json()
-    expected = "has to be a string, a whole number, true or false"
+    expected = "must be a string, an integer, true or false"
     assert rejected["errors"] == [{"field": "set.retention_ms", "message": expected}]
 
 

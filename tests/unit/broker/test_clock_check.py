@@ -47,14 +47,34 @@ def test_a_jump_ahead_is_doubted_until_the_clock_is_set_back() -> None:
     ]
 
 
-def test_a_jump_is_trusted_once_other_brokers_have_the_same_time() -> None:
-    machine = Machine()
-    machine.wall_ms += YEAR_MS
+def test_a_clock_that_ran_during_a_reboot_is_trusted_once_another_broker_has_its_time() -> None:
+    before = Machine()
+    before.hears(2, before.wall_ms)
+    assert before.believes
+    before.wall_ms += YEAR_MS
+    machine = before.restarted(is_rebooted=True)
     assert not machine.believes
     machine.hears(2, machine.wall_ms + MAX_SKEW_MS)
     assert machine.believes
     machine.monotonic_ms += 10 * PEER_VALID_MS
     machine.wall_ms += 10 * PEER_VALID_MS
+    assert machine.believes
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_broker_that_was_not_heard_before_a_jump_does_not_confirm_it(is_restarted: bool) -> None:
+    """It may have jumped as well: a new topic makes brokers hear each other for the first time."""
+    machine = Machine()
+    machine.hears(2, machine.wall_ms)
+    assert machine.believes
+    machine.wall_ms += HOUR_MS
+    if is_restarted:
+        machine = machine.restarted(is_rebooted=False)
+    machine.fetched_by(3, machine.wall_ms)
+    assert not machine.believes
+    machine.fetched_by(2, machine.wall_ms - HOUR_MS)
+    assert not machine.believes
+    machine.wall_ms -= HOUR_MS
     assert machine.believes
 
 
@@ -83,9 +103,8 @@ def test_a_jump_is_not_confirmed_by_brokers_that_jumped_as_well(is_first: bool) 
         for broker_id in (2, 3):
             machine.fetched_by(broker_id, machine.wall_ms)
         assert not machine.believes
-    # A clock that did not jump, and was off before, confirms it.
     machine.fetched_by(4, machine.wall_ms)
-    assert machine.believes
+    assert not machine.believes
 
 
 def test_clocks_that_jumped_together_are_trusted_once_they_are_corrected() -> None:

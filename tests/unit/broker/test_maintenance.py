@@ -17,6 +17,7 @@ from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.disk_reserve import with_reserve
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.log_errors import LogError, SyncHangsError
 from tidelog_broker.log.retention import MAX_DELETED_AT_ONCE
 from tidelog_broker.maintenance import ConfirmStrays, Maintenance
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
@@ -96,6 +97,22 @@ class Broker:
 
 def not_synced(log: Log) -> int:
     return log.log_end_offset - log.flushed_offset
+
+
+@pytest.mark.rule("failing-disk-transfers-leadership")
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_periodic_sync_ends_a_rejection_and_no_hang(hangs: bool) -> None:
+    broker = Broker()
+    [partition] = await broker.replicas.take()
+    append(partition)
+    error = SyncHangsError("it does not return") if hangs else LogError("too many open files")
+    broker.replicas.manager.disk.rejected(KEY, error, "synced")
+    async with at_work(broker.maintenance.flush(1000)):
+        await asyncio.sleep(1.1)
+    assert not_synced(broker.log()) == 0
+    rejection = broker.replicas.manager.disk.of(KEY)
+    assert rejection is not None
+    assert rejection.taken_since == (not hangs)
 
 
 @pytest.mark.rule("logs-and-hws-saved-periodically")

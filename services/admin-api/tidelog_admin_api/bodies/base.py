@@ -1,11 +1,9 @@
-"""Base classes and field types of all bodies.
-
-Fields are named as in `admin.proto` and in the CLI's --json output.
-"""
+"""Base classes and field types of all bodies."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -17,14 +15,18 @@ MIN_INT32 = -(2**31)
 MIN_INT64 = -(2**63)
 MAX_INT64 = 2**63 - 1
 
+Item = TypeVar("Item")
 
-def whole(value: Any) -> Any:
+NEXT_PAGE_TOKEN = "page_token of the next page; empty: this is the last page"
+
+
+def integral(value: Any) -> Any:
     """Converts a float without a fraction to an int: in JSON, 3.0 is an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # An integer in a request; strict models accept only `int` otherwise.
-Integer = Annotated[int, BeforeValidator(whole)]
+Integer = Annotated[int, BeforeValidator(integral)]
 
 # The gateway rejects, by field name, only what the wire format cannot carry. The cluster rejects
 # other invalid values, so that REST, gRPC and CLI report the same error. The OpenAPI document
@@ -50,7 +52,7 @@ TopicName = Annotated[
 WireInt = Annotated[
     int,
     Field(ge=MIN_INT32, le=MAX_INT32, json_schema_extra=documented(minimum=0)),
-    BeforeValidator(whole),
+    BeforeValidator(integral),
 ]
 PartitionNumber = Annotated[
     WireInt, Field(description="number of a partition, from 0", examples=[0])
@@ -61,8 +63,8 @@ OperationId = Annotated[
     Field(
         max_length=MAX_TEXT,
         json_schema_extra=documented(pattern=r"^[a-zA-Z0-9_-]{1,64}$"),
-        description="chosen by who asks, 1 to 64 letters, digits, '_' or '-': the same request "
-        "sent again is the same operation and answers with it",
+        description="id that the client chooses: 1 to 64 letters, digits, '_' or '-'. A repeated "
+        "request with the same id returns the same operation",
         examples=["grow-2026-01"],
     ),
 ]
@@ -72,15 +74,15 @@ def _none_for(nothing: int) -> BeforeValidator:
     return BeforeValidator(lambda value: None if value == nothing else value)
 
 
-# In answers: null where the client has -1.
+# In answers: null if the client library has -1.
 Leader = Annotated[
-    int | None, _none_for(NO_LEADER), Field(description="broker id; null: nobody leads")
+    int | None, _none_for(NO_LEADER), Field(description="broker id of the leader; null: no leader")
 ]
-Epoch = Annotated[int | None, _none_for(NO_EPOCH), Field(description="null: there was none")]
+Epoch = Annotated[int | None, _none_for(NO_EPOCH), Field(description="leader epoch; null: none")]
 
 
 def example(**fields: Any) -> ConfigDict:
-    """Returns the `model_config` of an answer with one example."""
+    """Returns the `model_config` of a body with one example."""
     return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
@@ -94,3 +96,19 @@ class AnswerBody(BaseModel):
     """An answer body, built from the client library's objects, which have the same fields."""
 
     model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, source: object, **fields: Any) -> Self:
+        """Returns a body with `fields`. All other fields are copied from `source` by name."""
+        copied = {name: getattr(source, name) for name in cls.model_fields if name not in fields}
+        return cls.model_validate({**copied, **fields})
+
+
+class Page(AnswerBody, Generic[Item]):
+    items: list[Item]
+    next_page_token: str = Field(description=NEXT_PAGE_TOKEN)
+
+    @classmethod
+    def of_items(cls, items: Iterable[object], next_page_token: str) -> Self:
+        """Returns a page. Objects of the client library are converted to items."""
+        return cls.model_validate({"items": list(items), "next_page_token": next_page_token})

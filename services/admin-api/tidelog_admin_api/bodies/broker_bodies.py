@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.config import JsonDict
 
 from tidelog.phrases import PREFERRED_RETURN
 from tidelog_admin_api.bodies.base import (
+    NEXT_PAGE_TOKEN,
     AnswerBody,
     BrokerId,
+    Page,
     RequestBody,
     documented,
     example,
@@ -18,12 +20,11 @@ from tidelog_admin_api.bodies.operation_bodies import OperationRequest
 
 MAX_BROKERS = 1_000
 
-_BROKER: JsonDict = {
+_LOAD: JsonDict = {
     "broker_id": 1,
     "status": "running",
     "address": "127.0.0.1:7501",
     "rack": "a",
-    "broker_epoch": 17,
     "maintenance": False,
     "removed": False,
     "not_added": False,
@@ -37,36 +38,36 @@ _BROKER: JsonDict = {
 }
 
 
-class Broker(AnswerBody):
-    model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_BROKER]})
-
+class BrokerLoad(AnswerBody):
     broker_id: int
     status: str = Field(description="running, stopping or gone")
-    address: str = Field(description="host:port; the last known where it is gone")
+    address: str = Field(description="host:port; of a broker that is gone, the last known one")
     rack: str = Field(description="empty: none")
-    broker_epoch: int = Field(description="of its registration; 0: it is gone")
     maintenance: bool
-    removed: bool = Field(description="takes no new replicas")
+    removed: bool = Field(description="true: the broker gets no new replicas")
     not_added: bool = Field(
-        description="it has only registered: plans move nothing there before it is added"
+        description="true: only registered; plans move nothing to the broker until it is added"
     )
     replicas: int
     leaders: int
-    preferred_leaders: int = Field(description="partitions that prefer it as their leader")
-    out_of_sync: int = Field(description="replicas of its own that are not in sync")
-    moves_in: int = Field(description="moves under way that add replicas here")
-    moves_out: int = Field(description="moves under way that take replicas away from here")
+    preferred_leaders: int = Field(description="partitions whose preferred replica the broker has")
+    out_of_sync: int = Field(description="number of its replicas that are not in sync")
+    moves_in: int = Field(description="active moves that add replicas to the broker")
+    moves_out: int = Field(description="active moves that take replicas off the broker")
     gone_at_ms: int = Field(
-        description="milliseconds since 1970, when it was noticed that it is gone; 0: it is "
-        "there, or nobody knows"
+        description="when the broker was found to be gone, in milliseconds since 1970; 0: it is "
+        "not gone, or the time is not known"
     )
 
 
-class BrokerPage(AnswerBody):
-    model_config = example(items=[_BROKER], next_page_token="")
+class Broker(BrokerLoad):
+    model_config = example(**_LOAD, broker_epoch=17)
 
-    items: list[Broker]
-    next_page_token: str = Field(description="empty: this is the last page")
+    broker_epoch: int = Field(description="epoch of the registration; 0: the broker is gone")
+
+
+class BrokerPage(Page[Broker]):
+    model_config = example(items=[{**_LOAD, "broker_epoch": 17}], next_page_token="")
 
 
 class BrokerProcess(AnswerBody):
@@ -75,42 +76,45 @@ class BrokerProcess(AnswerBody):
     version: str
     started_at_ms: int = Field(description="milliseconds since 1970")
     state: str
-    starting: bool = Field(description="it does not lead or follow all that it should yet")
-    start_phase: str = Field(description="what its start is at; empty: it is done")
-    disk_free_bytes: int | None = Field(description="of the file system of its data")
-    move_bytes_per_second: int | None = Field(description="the bound it keeps; null: none")
-
-
-_PROCESS: JsonDict = {
-    "version": "0.1.0",
-    "started_at_ms": 1_767_225_600_000,
-    "state": "running",
-    "starting": False,
-    "start_phase": "",
-    "disk_free_bytes": 53_687_091_200,
-    "move_bytes_per_second": None,
-}
+    starting: bool = Field(description="true: some replicas do not lead or follow yet")
+    start_phase: str = Field(description="current phase of the start; empty: the start is complete")
+    disk_free_bytes: int | None = Field(
+        description="free space on the file system of the data directory; null: not known"
+    )
+    move_bytes_per_second: int | None = Field(
+        description="effective throttle of moves, in bytes per second; null: no throttle"
+    )
 
 
 class BrokerWithProcess(Broker):
-    model_config = ConfigDict(
-        from_attributes=True,
-        json_schema_extra={"examples": [{**_BROKER, "process": _PROCESS, "problem": ""}]},
+    model_config = example(
+        **_LOAD,
+        broker_epoch=17,
+        process={
+            "version": "0.1.0",
+            "started_at_ms": 1_767_225_600_000,
+            "state": "running",
+            "starting": False,
+            "start_phase": "",
+            "disk_free_bytes": 53_687_091_200,
+            "move_bytes_per_second": None,
+        },
+        problem="",
     )
 
-    process: BrokerProcess | None = Field(description="null: it does not answer")
-    problem: str = Field(description="why it does not answer; empty: it does")
+    process: BrokerProcess | None = Field(description="null: the broker did not answer")
+    problem: str = Field(description="why the broker did not answer; empty: it answered")
 
 
 class RestartFinding(AnswerBody):
     topic: str
     partition: int
     effect: str = Field(description="unavailable, under_min_isr, last_replica or leader_moves")
-    reason: str = Field(description="why, and what would help")
+    reason: str = Field(description="cause of the effect, and how to avoid it")
 
 
 class RestartCheckPage(AnswerBody):
-    """Whether a broker can be stopped now, and what would suffer."""
+    """Whether a broker can be stopped now, and the partitions that would be affected."""
 
     model_config = example(
         safe=False,
@@ -129,29 +133,27 @@ class RestartCheckPage(AnswerBody):
         next_page_token="",
     )
 
-    safe: bool = Field(description="nothing becomes unavailable or falls under min ISR")
-    unavailable: int = Field(description="partitions that nobody could lead without loss")
-    under_min_isr: int = Field(description="partitions that would refuse acks=all")
-    last_replica: int = Field(description="partitions that would have one replica in sync")
-    leader_moves: int = Field(description="partitions of which only the leader changes")
-    items: list[RestartFinding] = Field(description="the worst first")
-    next_page_token: str = Field(description="empty: this is the last page")
+    safe: bool = Field(description="no partition would become unavailable or fall below min ISR")
+    unavailable: int = Field(description="partitions that no replica could lead without loss")
+    under_min_isr: int = Field(description="partitions that would reject acks=all")
+    last_replica: int = Field(description="partitions with one in-sync replica left")
+    leader_moves: int = Field(description="partitions that would only change their leader")
+    items: list[RestartFinding] = Field(description="affected partitions, the worst effects first")
+    next_page_token: str = Field(description=NEXT_PAGE_TOKEN)
 
 
 class MaintenanceRequest(RequestBody):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"maintenance": True}]})
+    model_config = example(maintenance=True)
 
     maintenance: bool = Field(
-        description="true: it leads only what no other replica can, and keeps its replicas; "
-        f"false: it may lead again. {PREFERRED_RETURN} POST /v1/leaders/elect-preferred does it "
-        "at once."
+        description="true: the broker keeps its replicas, and leads only partitions that no other "
+        f"replica can lead; false: the broker may lead again. {PREFERRED_RETURN} POST "
+        "/v1/leaders/elect-preferred does so at once."
     )
 
 
 class MaintenanceOfSeveralRequest(MaintenanceRequest):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"broker_ids": [1, 2], "maintenance": True}]}
-    )
+    model_config = example(broker_ids=[1, 2], maintenance=True)
 
     broker_ids: list[BrokerId] = Field(
         max_length=MAX_BROKERS, json_schema_extra=documented(minItems=1)
@@ -167,9 +169,11 @@ class Maintenance(AnswerBody):
     )
 
     broker_id: int
-    maintenance: bool = Field(description="as it is now, or in a dry run would be")
-    leaders: list[LeaderResult] = Field(description="what it led and somebody else can")
-    leaders_kept: int = Field(description="what it goes on leading: nobody else can")
+    maintenance: bool = Field(description="requested state")
+    leaders: list[LeaderResult] = Field(description="partitions whose leadership is transferred")
+    leaders_kept: int = Field(
+        description="number of partitions that the broker still leads: no other replica can"
+    )
 
 
 class MaintenanceOfSeveral(AnswerBody):
@@ -181,15 +185,15 @@ class MaintenanceOfSeveral(AnswerBody):
     )
 
     broker_ids: list[int]
-    maintenance: bool = Field(description="as it is now, or in a dry run would be")
-    leaders: list[LeaderResult] = Field(description="what they led and somebody else can")
-    leaders_kept: int = Field(description="what they go on leading: nobody else can")
+    maintenance: bool = Field(description="requested state")
+    leaders: list[LeaderResult] = Field(description="partitions whose leadership is transferred")
+    leaders_kept: int = Field(
+        description="number of partitions that the brokers still lead: no other replica can"
+    )
 
 
 class BrokersRequest(OperationRequest):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"broker_ids": [4, 5], "operation_id": "grow-2026-01"}]}
-    )
+    model_config = example(broker_ids=[4, 5], operation_id="grow-2026-01")
 
     broker_ids: list[BrokerId] = Field(
         max_length=MAX_BROKERS, json_schema_extra=documented(minItems=1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from tidelog.inspection.model import Explanation as Explained
-from tidelog_admin_api.bodies.base import AnswerBody, Leader, documented, example
+from tidelog_admin_api.bodies.base import AnswerBody, Leader, Page, documented, example
+from tidelog_admin_api.bodies.broker_bodies import BrokerLoad
 
 
 class Controller(AnswerBody):
@@ -17,27 +17,28 @@ class Controller(AnswerBody):
 class ControllerProcess(AnswerBody):
     controller_id: int
     address: str
-    started_at_ms: int = Field(description="wall clock, milliseconds since 1970")
+    started_at_ms: int = Field(description="milliseconds since 1970")
 
 
 class RegisteredBroker(AnswerBody):
     broker_id: int
     address: str = Field(
-        description="host:port; the last known where it is gone, empty where no controller has it"
+        description="host:port; of a broker that is gone, the last known one, or empty if no "
+        "controller knows it"
     )
     rack: str = Field(description="empty: none")
-    broker_epoch: int = Field(description="of its registration; 0: it is gone")
+    broker_epoch: int = Field(description="epoch of the registration; 0: the broker is gone")
     status: str = Field(description="running, stopping or gone")
     state: str = Field(
-        description="the former name of status, with the same value, for one release",
+        description="former name of `status`, with the same value, for one release",
         json_schema_extra=documented(deprecated=True),
     )
 
 
 class Cluster(AnswerBody):
-    """The cluster as any broker knows it.
+    """The cluster in the metadata of any broker.
 
-    /v1/brokers has more about each broker, as the controller knows it.
+    /v1/brokers describes each broker in more detail, as the controller knows it.
     """
 
     model_config = example(
@@ -59,16 +60,18 @@ class Cluster(AnswerBody):
     )
 
     cluster_id: str
-    controller: Controller | None = Field(description="null: no active one is known")
-    controllers: list[ControllerProcess] = Field(description="all that live, by id")
-    brokers: list[RegisteredBroker] = Field(description="all that are registered, by id")
+    controller: Controller | None = Field(description="active controller; null: none is known")
+    controllers: list[ControllerProcess] = Field(description="live controllers, by id")
+    brokers: list[RegisteredBroker] = Field(
+        description="registered brokers, and those that are gone but hold replicas, by id"
+    )
 
 
 class OverviewPart(AnswerBody):
     """The age of one part of the overview."""
 
-    as_of_ms: int = Field(description="wall clock; 0: it was never there")
-    problem: str = Field(description="why it is not fresher; empty: it is as fresh as it can be")
+    as_of_ms: int = Field(description="last answer, in milliseconds since 1970; 0: no answer yet")
+    problem: str = Field(description="why the last refresh failed; empty: it succeeded")
 
 
 class PartitionCounts(AnswerBody):
@@ -86,28 +89,11 @@ class PartitionCounts(AnswerBody):
 class UnwellPartition(AnswerBody):
     topic: str
     partition: int
-    health: str = Field(description="what is wrong, the worst first")
+    health: str = Field(description="problems of the partition, the worst first")
     leader: Leader
     replicas: list[int]
     isr: list[int]
     min_isr: int
-
-
-class BrokerLoad(AnswerBody):
-    broker_id: int
-    status: str = Field(description="running, stopping or gone")
-    address: str
-    rack: str
-    maintenance: bool
-    removed: bool
-    not_added: bool = Field(description="it has only registered, and gets no moves until added")
-    replicas: int
-    leaders: int
-    preferred_leaders: int
-    out_of_sync: int
-    moves_in: int
-    moves_out: int
-    gone_at_ms: int = Field(description="wall clock; 0: it is there, or nobody knows")
 
 
 class RunningOperation(AnswerBody):
@@ -122,29 +108,30 @@ class RunningOperation(AnswerBody):
     moves_active: int
     replicas_to_add: int
     replicas_added: int
-    estimated_end_ms: int = Field(description="wall clock; 0: nobody can tell")
+    estimated_end_ms: int = Field(description="milliseconds since 1970; 0: no estimate")
     bytes_to_copy: int
     bytes_copied: int
-    bytes_per_second: int = Field(description="lately; 0: nothing comes, or nobody can tell")
+    bytes_per_second: int = Field(description="recent rate; 0: nothing is copied, or not known")
 
 
 class FindingSummary(AnswerBody):
-    """A finding of explain in short; /v1/explain has the evidence."""
+    """A finding without its evidence, which /v1/explain has."""
 
-    cause: str
-    severity: str
+    cause: str = Field(description="name of the cause, for programs")
+    severity: str = Field(description="critical, warning or info; info is not a fault")
     summary: str
-    next_step: str
-    topic: str
-    partition: int = Field(description="-1: not of one partition alone")
-    broker: int = Field(description="-1: not of one broker alone")
-    partition_count: int
+    next_step: str = Field(description="what to do; empty: nothing")
+    topic: str = Field(description="empty: no single topic")
+    partition: int = Field(description="-1: no single partition")
+    broker: int = Field(description="broker to inspect; -1: none")
+    partition_count: int = Field(description="number of affected partitions")
 
 
 class Overview(AnswerBody):
-    """The console's first page.
+    """The data of the console's first page.
 
-    The gateway refreshes it in the background while it is in use, and answers from memory.
+    The gateway answers from memory. It refreshes the data in the background while clients read
+    it.
     """
 
     model_config = example(
@@ -196,28 +183,29 @@ class Overview(AnswerBody):
 
     cluster_id: str
     health: str = Field(
-        description="ok; warning; critical: something is not available; unknown: nobody tells"
+        description="ok; warning; critical: partitions are unavailable; unknown: no recent answer"
     )
-    controller: Controller | None
+    controller: Controller | None = Field(description="active controller; null: none is known")
     counts: PartitionCounts
-    unwell: list[UnwellPartition] = Field(description="the worst first, at most 100")
+    unwell: list[UnwellPartition] = Field(
+        description="unhealthy ones, the worst first, at most 100"
+    )
     brokers: list[BrokerLoad]
-    operations: list[RunningOperation] = Field(description="those that run")
+    operations: list[RunningOperation] = Field(description="operations that have not ended")
     findings: list[FindingSummary] = Field(description="the worst first, at most 100")
     parts: dict[str, OverviewPart] = Field(
-        description="how fresh cluster, topics, brokers, operations and findings are"
+        description="age of the parts `cluster`, `topics`, `brokers`, `operations` and `findings`"
     )
 
 
-# A tuple without field names, since there may be thousands: leader, replicas, ISR.
+# Leader, replicas, ISR. A tuple has no field names, since a map may have thousands of partitions.
 MappedPartition = tuple[Leader, list[int], list[int]]
 
 
 class MappedTopic(AnswerBody):
     topic: str
     partitions: list[MappedPartition] = Field(
-        description="from partition 0 on, of each: its leader (null: none), its replicas, and "
-        "those of them that are in sync"
+        description="for each partition, from 0: its leader (null: none), its replicas and its ISR"
     )
 
 
@@ -228,46 +216,48 @@ class PartitionMap(AnswerBody):
         topics=[{"topic": "sea", "partitions": [[1, [1, 2, 3], [1, 2, 3]], [2, [2, 3, 1], [2, 3]]]}]
     )
 
-    topics: list[MappedTopic] = Field(description="without those that the cluster keeps for itself")
+    topics: list[MappedTopic] = Field(description="all topics except internal ones")
 
 
 class LimitedClient(AnswerBody):
     address: str
-    limit: str = Field(description="name of the limit that rejects its requests or connections")
-    value: int = Field(description="what the limit allows")
-    rejected: int = Field(description="how many were rejected since there was none for a minute")
-    last_ms: int = Field(description="milliseconds since the last of them")
+    limit: str = Field(description="name of the limit that the client has reached")
+    value: int = Field(description="value of the limit")
+    rejected: int = Field(description="rejections since the last minute without any")
+    last_ms: int = Field(description="milliseconds since the last rejection")
 
 
 class ResourcePressure(AnswerBody):
     resource: str = Field(description="open_files, memory, cpu, or connections of one client")
     used: int = Field(
-        description="files, bytes, connections, or milliseconds of waiting for the CPU in `limit`"
+        description="used files, bytes or connections; for the CPU, milliseconds of waiting "
+        "within `limit` milliseconds"
     )
     limit: int
-    since_ms: int = Field(description="wall clock of the gateway, milliseconds since 1970")
-    detail: str = Field(description="what uses it; empty: not known")
+    since_ms: int = Field(description="milliseconds since 1970, by the gateway's clock")
+    detail: str = Field(description="what uses the resource; empty: not known")
 
 
 class AnnouncedGateway(AnswerBody):
-    address: str = Field(description="host:port at which others reach it")
-    host: str = Field(description="its machine or container")
+    address: str = Field(description="host:port at which clients reach the gateway")
+    host: str = Field(description="name of its machine or container")
     pid: int
     version: str
-    started_at_ms: int = Field(description="wall clock, milliseconds since 1970")
+    started_at_ms: int = Field(description="milliseconds since 1970")
     last_heard_ms: int = Field(
         description="milliseconds since its last announcement, which it sends every 2 seconds"
     )
-    state: str = Field(description="alive; silent: for 10 seconds or longer; stopped: in order")
+    state: str = Field(
+        description="alive; silent: no announcement for 10 seconds or longer; stopped: an orderly "
+        "stop was announced"
+    )
     limited_clients: list[LimitedClient] = Field(
-        description="those at a limit of it within the last minute, at most 10, the last one first"
+        description="clients rejected within the last minute, the latest first, at most 10"
     )
-    pressures: list[ResourcePressure] = Field(
-        description="resources of which it was short when it was heard last"
-    )
+    pressures: list[ResourcePressure] = Field(description="resources that are short in the gateway")
 
 
-class GatewayPage(AnswerBody):
+class GatewayPage(Page[AnnouncedGateway]):
     model_config = example(
         items=[
             {
@@ -285,77 +275,45 @@ class GatewayPage(AnswerBody):
         next_page_token="",
     )
 
-    items: list[AnnouncedGateway]
-    next_page_token: str = Field(description="empty: this is the last page")
 
-
-# Severities that count as faults; `info` does not.
-_FAULTS = ("critical", "warning")
-
-
-class Finding(AnswerBody):
+class Finding(FindingSummary):
     """One problem, its cause and the next step."""
 
-    cause: str = Field(description="a word for programs")
-    severity: str = Field(description="critical, warning or info; info is no fault")
-    summary: str
     evidence: list[str]
-    next_step: str = Field(description="what to do; empty: nothing")
-    topic: str = Field(description="empty: of no single topic")
-    partition: int = Field(description="-1: of no single partition")
-    broker: int = Field(description="the one that is to be looked at; -1: none")
-    partitions: list[str] = Field(description="some of them, as sea/3")
-    partition_count: int
-    because: list[str] = Field(description="causes of other findings that it follows from")
+    partitions: list[str] = Field(description="some of the affected partitions, such as sea/3")
+    because: list[str] = Field(description="causes of other findings that lead to this one")
 
 
 class Explanation(AnswerBody):
     """The findings of explain.
 
-    An empty list means that all is well, as far as the services that answered know.
+    An empty list means that the services which answered know of no problem.
     """
 
-    model_config = ConfigDict(
-        from_attributes=True,
-        json_schema_extra={
-            "examples": [
-                {
-                    "well": False,
-                    "findings": [
-                        {
-                            "cause": "replica_dead",
-                            "severity": "warning",
-                            "summary": "broker 2 is gone",
-                            "evidence": ["its address 127.0.0.1:7502 refuses connections"],
-                            "next_step": "start broker 2 again",
-                            "topic": "",
-                            "partition": -1,
-                            "broker": 2,
-                            "partitions": [],
-                            "partition_count": 0,
-                            "because": [],
-                        }
-                    ],
-                    "asked": ["broker-1 at 127.0.0.1:7501", "broker-2 at 127.0.0.1:7502"],
-                    "silent": ["broker-2 at 127.0.0.1:7502"],
-                    "listening": ["refuses connections"],
-                }
-            ]
-        },
+    model_config = example(
+        well=False,
+        findings=[
+            {
+                "cause": "replica_dead",
+                "severity": "warning",
+                "summary": "broker 2 is gone",
+                "evidence": ["its address 127.0.0.1:7502 refuses connections"],
+                "next_step": "start broker 2 again",
+                "topic": "",
+                "partition": -1,
+                "broker": 2,
+                "partitions": [],
+                "partition_count": 0,
+                "because": [],
+            }
+        ],
+        asked=["broker-1 at 127.0.0.1:7501", "broker-2 at 127.0.0.1:7502"],
+        silent=["broker-2 at 127.0.0.1:7502"],
+        listening=["refuses connections"],
     )
 
-    well: bool = Field(description="no finding is a fault")
+    well: bool = Field(description="true: no finding is a fault")
     findings: list[Finding]
-    asked: list[str] = Field(description="services, with their addresses")
-    silent: list[str] = Field(description="those of them that gave no answer")
-    listening: list[str] = Field(description="of each silent one, how it takes connections")
-
-
-def explanation(explained: Explained) -> Explanation:
-    return Explanation(
-        well=not any(finding.severity in _FAULTS for finding in explained.findings),
-        findings=[Finding.model_validate(finding) for finding in explained.findings],
-        asked=list(explained.asked),
-        silent=list(explained.silent),
-        listening=list(explained.listening),
-    )
+    asked: list[str] = Field(description="queried services with their addresses")
+    silent: list[str] = Field(description="queried services that did not answer")
+    listening: list[str] = Field(description="how each silent service accepts connections")

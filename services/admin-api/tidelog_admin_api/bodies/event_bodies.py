@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.config import JsonDict
 
 from tidelog.client.event_streams import Silent
-from tidelog.state_changes.event import StateChange
-from tidelog.state_changes.json_form import to_object
-from tidelog_admin_api.bodies.base import AnswerBody
+from tidelog_admin_api.bodies.base import AnswerBody, example
 from tidelog_admin_api.event_filter import Newest
-from tidelog_admin_api.event_messages import event_id
+from tidelog_admin_api.event_messages import event_id, event_object
 
 _EVENT: JsonDict = {
     "id": "1767225600123-9f1c2d3e4a5b",
@@ -35,29 +33,29 @@ _EVENT: JsonDict = {
 
 
 class Event(AnswerBody):
-    """One stage of one state change. Fields that do not apply are left out."""
+    """One stage of one state change. Fields that do not apply are absent."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EVENT]})
+    model_config = example(**_EVENT)
 
-    id: str = Field(description="the same for the same event, whoever is asked and when")
+    id: str = Field(description="id of the event, the same in all answers of all gateways")
     time: str = Field(description="UTC, with milliseconds")
-    time_ms: int = Field(description="milliseconds since 1970, by the clock of who tells it")
-    service: str = Field(description="who tells it, as controller-1")
+    time_ms: int = Field(description="milliseconds since 1970, by the clock of `service`")
+    service: str = Field(description="service that reports the event, such as controller-1")
     kind: str
-    stage: str = Field(
-        description="requested, received, completed, failed, ignored or acknowledged"
-    )
+    stage: str = Field(description="requested, received, completed, failed, ignored, acknowledged")
     cause: str | None = None
     change_id: str | None = Field(default=None, description="the same for all stages of a change")
     topic: str | None = None
     topic_id: str | None = None
     partition: int | None = None
-    broker: int | None = Field(default=None, description="whom it is about")
+    broker: int | None = Field(default=None, description="broker that the event is about")
     broker_epoch: int | None = None
     controller_epoch: int | None = None
     leader_epoch: int | None = None
-    revision: int | None = Field(default=None, description="of the metadata store")
-    duration_ms: int | None = Field(default=None, description="since it was requested")
+    revision: int | None = Field(default=None, description="revision of the metadata store")
+    duration_ms: int | None = Field(
+        default=None, description="milliseconds since the change was requested"
+    )
     trace_id: str | None = None
     details: dict[str, Any] | None = None
 
@@ -70,34 +68,19 @@ class SilentService(AnswerBody):
 class EventList(AnswerBody):
     """State changes in order of time, the oldest first."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"items": [_EVENT], "more": False, "silent": [], "notes": []}]
-        }
-    )
+    model_config = example(items=[_EVENT], more=False, silent=[], notes=[])
 
     items: list[Event]
     more: bool = Field(
-        description="there are older ones: ask with before_ms, the time of the first of these"
+        description="true: there are older events; their before_ms is the time of the first item"
     )
     silent: list[SilentService] = Field(
-        description="services that gave no answer, so that what they know is missing"
+        description="services that did not answer; events that only they remember are missing"
     )
     notes: list[str] = Field(
-        description="what of the topic __state_changes, which holds what was told by services "
-        "that have ended, was not read, and why; for a person"
+        description="what could not be read from the topic __state_changes, which holds events of "
+        "ended services, and why; for people"
     )
-
-
-def event_object(change: StateChange, id_: str) -> Mapping[str, Any]:
-    """Returns the state change as a JSON object, for lists and streams."""
-    fields = to_object(change)
-    return {
-        "id": id_,
-        "time": fields.pop("time"),
-        "time_ms": change.time_ms,
-        **fields,
-    }
 
 
 def event_list(found: Newest, silent: Sequence[Silent], notes: Sequence[str] = ()) -> EventList:
@@ -106,6 +89,6 @@ def event_list(found: Newest, silent: Sequence[Silent], notes: Sequence[str] = (
             Event.model_validate(event_object(change, event_id(change))) for change in found.changes
         ],
         more=found.left_out > 0,
-        silent=[SilentService(address=one.address, problem=one.problem) for one in silent],
+        silent=[SilentService.model_validate(service) for service in silent],
         notes=list(notes),
     )

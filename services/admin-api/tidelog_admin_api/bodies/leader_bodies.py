@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
-from pydantic.config import JsonDict
+from pydantic import Field
 
-from tidelog.admin_messages import LeaderChange
 from tidelog.request_bounds import MAX_ENTRIES_PER_REQUEST, MAX_MOVES_PER_REQUEST
 from tidelog_admin_api.bodies.base import (
     AnswerBody,
@@ -14,12 +12,9 @@ from tidelog_admin_api.bodies.base import (
     RequestBody,
     TopicName,
     documented,
+    example,
 )
 from tidelog_admin_api.bodies.problem import FailureOf
-
-_CHANGES: JsonDict = {
-    "items": [{"topic": "sea", "partition": 0, "leader_before": 2, "leader": 1, "error": None}]
-}
 
 
 class PartitionSelector(RequestBody):
@@ -32,9 +27,7 @@ class PartitionSelector(RequestBody):
 
 
 class ElectPreferredRequest(RequestBody):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"partitions": [{"topic": "sea", "partitions": [0]}]}]}
-    )
+    model_config = example(partitions=[{"topic": "sea", "partitions": [0]}])
 
     partitions: list[PartitionSelector] = Field(
         default_factory=list,
@@ -56,34 +49,32 @@ class LeaderMove(RequestBody):
 
 
 class MoveLeadersRequest(RequestBody):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"moves": [{"topic": "sea", "partition": 0, "leader": 1}]}]}
-    )
+    model_config = example(moves=[{"topic": "sea", "partition": 0, "leader": 1}])
 
     moves: list[LeaderMove] = Field(
         max_length=MAX_MOVES_PER_REQUEST,
         json_schema_extra=documented(minItems=1),
-        description="each partition once",
+        description="new leaders, at most one for each partition",
     )
 
 
 class LeaderResult(AnswerBody):
     topic: str
     partition: int
-    leader_before: int = Field(description="-1: none")
-    leader: int = Field(description="who is to lead")
-    error: FailureOf = Field(description="null: it leads, or in a dry run would")
+    leader_before: int = Field(description="broker id of the previous leader; -1: none")
+    leader: int = Field(description="broker id of the new leader")
+    error: FailureOf = Field(
+        description="why the new leader does not lead; null: it leads, or in a dry run would lead"
+    )
 
 
 class LeaderResults(AnswerBody):
-    model_config = ConfigDict(json_schema_extra={"examples": [_CHANGES]})
+    model_config = example(
+        items=[{"topic": "sea", "partition": 0, "leader_before": 2, "leader": 1, "error": None}]
+    )
 
     items: list[LeaderResult]
 
     @property
     def has_failures(self) -> bool:
         return any(result.error is not None for result in self.items)
-
-
-def leader_results(changes: list[LeaderChange]) -> LeaderResults:
-    return LeaderResults(items=[LeaderResult.model_validate(change) for change in changes])

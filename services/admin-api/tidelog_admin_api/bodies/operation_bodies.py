@@ -1,10 +1,10 @@
-"""Bodies of operations: requests, plans, progress, and the bandwidth limit of moves."""
+"""Bodies of operations: requests, plans, progress, and the throttle of moves."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from pydantic.config import JsonDict
 
 from tidelog.request_bounds import MAX_MOVES_PER_REQUEST
@@ -14,11 +14,13 @@ from tidelog_admin_api.bodies.base import (
     AnswerBody,
     BrokerId,
     OperationId,
+    Page,
     PartitionNumber,
     RequestBody,
     TopicName,
     documented,
-    whole,
+    example,
+    integral,
 )
 
 MAX_REPLICAS = 1_000
@@ -106,22 +108,23 @@ class MoveRequest(RequestBody):
         Field(
             max_length=MAX_REPLICAS,
             json_schema_extra=documented(minItems=1),
-            description="the replicas after, distinct; the first is the preferred leader",
+            description="distinct replicas after the move, the preferred one first",
             examples=[[4, 2, 3]],
         ),
     ]
     original: list[BrokerId] = Field(
         default_factory=list,
         max_length=MAX_REPLICAS,
-        description="where given, refused unless the partition still has these replicas, so that "
-        "the moves of a dry run are made exactly as shown",
+        description="replicas that the partition has to have; otherwise the request is rejected. "
+        "With them, a request carries out exactly the moves of a dry run. Empty: not checked",
         examples=[[1, 2, 3]],
     )
     topic_id: Annotated[
         str,
         Field(
             max_length=64,
-            description="where given, refused unless the topic still has this id",
+            description="id that the topic has to have; otherwise the request is rejected. "
+            "Empty: not checked",
             examples=[""],
         ),
     ] = ""
@@ -134,21 +137,21 @@ class OperationArguments(TypedDict):
 
 
 class OperationRequest(RequestBody):
-    """Fields of every request that begins an operation."""
+    """Fields of every request that starts an operation."""
 
     operation_id: OperationId | None = None
     expected_plan: Annotated[
         str,
         Field(
             max_length=64,
-            description="where given, the digest of the plan that a dry run showed: refused "
-            "unless exactly that would be done",
+            description="digest of the plan that a dry run returned; the request is rejected "
+            "if its plan differs. Empty: not checked",
             examples=[""],
         ),
     ] = ""
 
     def arguments(self, *, dry_run: bool) -> OperationArguments:
-        """Returns the arguments that all methods of the client share which begin an operation."""
+        """Returns the arguments of every client method that starts an operation."""
         return {
             "operation_id": self.operation_id or "",
             "dry_run": dry_run,
@@ -157,15 +160,8 @@ class OperationRequest(RequestBody):
 
 
 class ReassignRequest(OperationRequest):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "moves": [{"topic": "sea", "partition": 0, "target": [4, 2, 3]}],
-                    "operation_id": "grow-2026-01",
-                }
-            ]
-        }
+    model_config = example(
+        moves=[{"topic": "sea", "partition": 0, "target": [4, 2, 3]}], operation_id="grow-2026-01"
     )
 
     moves: Annotated[
@@ -173,7 +169,7 @@ class ReassignRequest(OperationRequest):
         Field(
             max_length=MAX_MOVES_PER_REQUEST,
             json_schema_extra=documented(minItems=1),
-            description="each partition once",
+            description="moves, at most one for each partition",
         ),
     ]
 
@@ -182,8 +178,8 @@ class Move(AnswerBody):
     topic: str
     topic_id: str
     partition: int
-    original: list[int] = Field(description="replicas before, the first preferred")
-    target: list[int] = Field(description="replicas after, the first preferred")
+    original: list[int] = Field(description="replicas before the move, the preferred one first")
+    target: list[int] = Field(description="replicas after the move, the preferred one first")
 
 
 class BrokerShare(AnswerBody):
@@ -192,30 +188,30 @@ class BrokerShare(AnswerBody):
     broker_id: int
     replicas_before: int
     replicas_after: int
-    leaders_before: int = Field(description="partitions that prefer it as their leader")
-    leaders_after: int
+    leaders_before: int = Field(description="partitions whose preferred replica the broker has")
+    leaders_after: int = Field(description="the same number after the plan")
 
 
 class Plan(AnswerBody):
     """The moves of an operation and their effects."""
 
-    model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_PLAN]})
+    model_config = example(**_PLAN)
 
     moves: list[Move] = Field(
-        description="all of them in a dry run; else none, and the operation's moves are a "
-        "resource of their own"
+        description="all moves in a dry run; otherwise empty, and "
+        "/v1/operations/{operation_id}/moves lists them"
     )
     move_count: int
-    replicas_added: int = Field(description="replicas that are copied to a broker that had none")
-    leaders_changed: int = Field(description="partitions whose preferred leader changes")
+    replicas_added: int = Field(description="replicas that are copied to a broker without one")
+    leaders_changed: int = Field(description="number of partitions whose preferred replica changes")
     minimum_replicas_added: int | None = Field(
-        description="the fewest replicas that any plan would have to copy to balance as well; "
-        "null for moves by hand"
+        description="smallest number of replicas that any equally balanced plan copies; null: "
+        "the request names the moves"
     )
     brokers: list[BrokerShare]
-    warnings: list[str] = Field(description="what is allowed, and perhaps not meant")
+    warnings: list[str] = Field(description="valid but unusual properties of the plan, for people")
     digest: str = Field(
-        description="as expected_plan of the request that is to carry this plan out and no other"
+        description="digest of the moves; the `expected_plan` of a request for exactly this plan"
     )
 
 
@@ -227,21 +223,20 @@ class Progress(AnswerBody):
     replicas_to_add: int
     replicas_added: int
     estimated_end_ms: int = Field(
-        description="milliseconds since 1970, when the last move will be done if the rest goes as "
-        "fast; 0: nobody can tell yet"
+        description="estimated end of the last move, in milliseconds since 1970; 0: no estimate"
     )
     bytes_to_copy: int
     bytes_copied: int
-    bytes_per_second: int = Field(description="lately; 0: nothing comes, or nobody can tell")
+    bytes_per_second: int = Field(description="recent rate; 0: nothing is copied, or not known")
     moves_unmeasured: int = Field(
-        description="moves that the sums of bytes leave out, because no leader has told of them"
+        description="moves that the sums of bytes lack, because no leader has reported their bytes"
     )
 
 
 class Operation(AnswerBody):
     """A change that takes time. It continues when another controller becomes active."""
 
-    model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_OPERATION]})
+    model_config = example(**_OPERATION)
 
     operation_id: str
     kind: str = Field(description=_one_of(OperationKind))
@@ -249,24 +244,21 @@ class Operation(AnswerBody):
     reason: str = Field(
         description="why it failed or was cancelled, and by whom; while it runs, what it waits for"
     )
-    request: str = Field(description="what was asked, as JSON, for a person")
+    request: str = Field(description="the request as JSON, for people")
     requested_by: str
     requested_from: str
     requested_at_ms: int = Field(description="milliseconds since 1970")
-    ended_at_ms: int = Field(description="milliseconds since 1970; 0: it has not ended")
+    ended_at_ms: int = Field(description="milliseconds since 1970; 0: not ended")
     trace_id: str
     progress: Progress
-    revision: int = Field(description="as the ETag of the operation")
+    revision: int = Field(description="revision of the operation, the same as in the ETag")
 
 
 # The name is part of the OpenAPI document; the client calls it AcceptedOperation.
 class BegunOperation(AnswerBody):
     """The operation and its plan, or in a dry run the plan alone."""
 
-    model_config = ConfigDict(
-        from_attributes=True,
-        json_schema_extra={"examples": [{"operation": _OPERATION, "plan": _PLAN}]},
-    )
+    model_config = example(operation=_OPERATION, plan=_PLAN)
 
     operation: Operation | None = Field(description="null in a dry run")
     plan: Plan
@@ -275,83 +267,62 @@ class BegunOperation(AnswerBody):
 class CancelledOperation(AnswerBody):
     """The operation, or in a dry run the moves that would be reverted."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"operation": {**_OPERATION, "state": "cancelling"}, "plan": None}]
-        }
-    )
+    model_config = example(operation={**_OPERATION, "state": "cancelling"}, plan=None)
 
     operation: Operation | None = Field(description="null in a dry run")
-    plan: Plan | None = Field(description="of a dry run: the moves under way, which would go back")
+    plan: Plan | None = Field(
+        description="in a dry run: the active moves, which would be reverted; otherwise null"
+    )
 
 
 class MoveProgress(AnswerBody):
     move: Move
     state: str = Field(description=_one_of(MoveState))
     waits_for: list[int] = Field(
-        description="of an active move: replicas that are to be in sync and are not"
+        description="replicas that an active move waits for, because they are not in sync yet"
     )
-    bytes_to_copy: int | None = Field(description="null: nothing is copied, or nobody has told")
+    bytes_to_copy: int | None = Field(description="null: nothing is copied, or not reported")
     bytes_copied: int | None
 
 
-class OperationPage(AnswerBody):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"items": [_OPERATION], "next_page_token": ""}]}
+class OperationPage(Page[Operation]):
+    model_config = example(items=[_OPERATION], next_page_token="")
+
+
+class MoveProgressPage(Page[MoveProgress]):
+    model_config = example(
+        items=[
+            {
+                "move": _MOVE,
+                "state": "active",
+                "waits_for": [4],
+                "bytes_to_copy": 1_200_000_000,
+                "bytes_copied": 400_000_000,
+            }
+        ],
+        next_page_token="",
     )
 
-    items: list[Operation]
-    next_page_token: str = Field(description="empty: this is the last page")
 
-
-class MoveProgressPage(AnswerBody):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "items": [
-                        {
-                            "move": _MOVE,
-                            "state": "active",
-                            "waits_for": [4],
-                            "bytes_to_copy": 1_200_000_000,
-                            "bytes_copied": 400_000_000,
-                        }
-                    ],
-                    "next_page_token": "",
-                }
-            ]
-        }
-    )
-
-    items: list[MoveProgress]
-    next_page_token: str = Field(description="empty: this is the last page")
-
-
-_BOUND = (
-    "what each broker may send to replicas that are added by moves, and what each may receive as "
-    "such; null: without bound"
+_THROTTLE = (
+    "bytes per second that moves may send from each broker to added replicas, and as many that "
+    "each broker may receive; null: no limit"
 )
-
-
 Rate = Annotated[
     int,
     Field(ge=MIN_INT64, le=MAX_INT64, json_schema_extra=documented(minimum=1_024)),
-    BeforeValidator(whole),
+    BeforeValidator(integral),
 ]
 
 
 class ThrottleRequest(RequestBody):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"bytes_per_second": 20_000_000}]})
+    model_config = example(bytes_per_second=20_000_000)
 
-    bytes_per_second: Rate | None = Field(description=f"{_BOUND}. At least 1,024")
+    bytes_per_second: Rate | None = Field(description=f"{_THROTTLE}. The minimum is 1,024")
 
 
 class Throttle(AnswerBody):
-    model_config = ConfigDict(
-        from_attributes=True,
-        json_schema_extra={"examples": [{"bytes_per_second": 20_000_000, "revision": 412}]},
-    )
+    model_config = example(bytes_per_second=20_000_000, revision=412)
 
-    bytes_per_second: int | None = Field(description=_BOUND)
-    revision: int = Field(description="as the ETag; 0: it was never set")
+    bytes_per_second: int | None = Field(description=_THROTTLE)
+    revision: int = Field(description="revision, the same as in the ETag; 0: never set")

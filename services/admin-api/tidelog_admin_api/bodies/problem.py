@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
-from tidelog_admin_api.bodies.base import AnswerBody
+from tidelog_admin_api.bodies.base import AnswerBody, example
 from tidelog_admin_api.error_mappings import ERROR_MAPPINGS, unavailable
 
 
 class FieldError(BaseModel):
-    field: str = Field(description="as `moves[0].topic`, or the name of a parameter")
+    field: str = Field(description="name of the parameter or field, such as `moves[0].topic`")
     message: str
 
 
-class DamagedOffsets(BaseModel):
-    first_offset: int = Field(description="of the first record that cannot be read")
-    next_offset: int = Field(description="one past the last of them: read on from there")
+class DamagedOffsets(AnswerBody):
+    first_offset: int = Field(description="offset of the first damaged record")
+    next_offset: int = Field(description="one past the last damaged record; continue here")
 
 
 class Problem(BaseModel):
@@ -28,62 +28,57 @@ class Problem(BaseModel):
     `code` and `type` are for programs, `detail` and `fix` for people.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:tidelog:error:unknown-topic-or-partition",
-                    "title": "Unknown topic or partition",
-                    "status": 404,
-                    "detail": "topic 'sea' does not exist; create it first",
-                    "instance": "/v1/topics/sea",
-                    "code": "UNKNOWN_TOPIC_OR_PARTITION",
-                    "grpc_status": "NOT_FOUND",
-                    "fix": "GET /v1/topics lists the topics that there are.",
-                    "retriable": False,
-                    "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
-                }
-            ]
-        }
+    model_config = example(
+        type="urn:tidelog:error:unknown-topic-or-partition",
+        title="Unknown topic or partition",
+        status=404,
+        detail="topic 'sea' does not exist; create it first",
+        instance="/v1/topics/sea",
+        code="UNKNOWN_TOPIC_OR_PARTITION",
+        grpc_status="NOT_FOUND",
+        fix="GET /v1/topics lists the topics that exist.",
+        retriable=False,
+        trace_id="4bf92f3577b34da6a3ce929d0e0e4736",
     )
 
-    type: str = Field(description="urn:tidelog:error: and the code in kebab case")
+    type: str = Field(description="urn:tidelog:error: followed by the code in kebab case")
     title: str
     status: int
-    detail: str = Field(description="what is wrong, and what would be right")
+    detail: str = Field(description="what is wrong, and what would be valid")
     instance: str = Field(description="path of the request")
-    code: str = Field(description="name of the error, as errors.proto has it, or the gateway's own")
-    grpc_status: str = Field(description="name of the gRPC status that means the same")
+    code: str = Field(description="name of the error code, of errors.proto or of the gateway")
+    grpc_status: str = Field(description="name of the equivalent gRPC status")
     fix: str = Field(description="what to do")
     retriable: bool = Field(description="the same request may succeed later")
     trace_id: str = Field(
-        description="carried by every event of what the request began, and by the gateway's log"
+        description="id of the trace, in all events of the request and in the gateway's log"
     )
     errors: list[FieldError] | None = Field(
-        default=None, description="of a request that is not valid: each field that is wrong"
+        default=None, description="invalid fields and parameters of the request"
     )
     damaged: DamagedOffsets | None = Field(
-        default=None, description="of RECORDS_DAMAGED: the records that cannot be read"
+        default=None, description="with RECORDS_DAMAGED: the records that cannot be read"
     )
 
 
 class Failure(AnswerBody):
     code: str = Field(
-        description="name of the error, as in errors.proto", examples=["NOT_ELIGIBLE_LEADER"]
+        description="name of the error code, from errors.proto", examples=["NOT_ELIGIBLE_LEADER"]
     )
     message: str = Field(
-        description="what is wrong and what would be right",
+        description="what is wrong, and what would be valid",
         examples=["broker 3 is not in sync with sea/0; it may lead once it is"],
     )
     grpc_status: str = Field(
-        description="name of the gRPC status that means the same", examples=["FAILED_PRECONDITION"]
+        description="name of the equivalent gRPC status", examples=["FAILED_PRECONDITION"]
     )
     fix: str = Field(
-        description="what to do", examples=["Choose a replica in sync, or wait until this one is."]
+        description="what to do", examples=["Choose an in-sync replica, or wait until this one is."]
     )
-    retriable: bool = Field(description="the same again may succeed", examples=[False])
+    retriable: bool = Field(description="the same request may succeed later", examples=[False])
     outcome_unknown: bool = Field(
-        description="nobody knows whether it was carried out", examples=[False]
+        description="the change may have been carried out although the request failed",
+        examples=[False],
     )
 
 
@@ -101,7 +96,7 @@ def failure_of(error: TidelogError | None) -> Failure | None:
     )
 
 
-# In answers that are built from a value of the client.
+# In answers that are built from an object of the client library.
 FailureOf = Annotated[Failure | None, BeforeValidator(failure_of)]
 
 

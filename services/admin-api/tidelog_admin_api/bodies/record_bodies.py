@@ -1,4 +1,4 @@
-"""Bodies of records that scripts without gRPC write and read."""
+"""Bodies of records that scripts write and read without gRPC."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ConfigDict, Field
-from pydantic.config import JsonDict
+from pydantic import BeforeValidator, Field
 
 from tidelog.client.delivery import Delivery
 from tidelog.errors import TidelogError
@@ -17,9 +16,10 @@ from tidelog_admin_api.bodies.base import (
     PartitionNumber,
     RequestBody,
     documented,
-    whole,
+    example,
+    integral,
 )
-from tidelog_admin_api.bodies.problem import Failure, failure_of
+from tidelog_admin_api.bodies.problem import DamagedOffsets, Failure, FieldError, failure_of
 from tidelog_admin_api.entry_counter import entries_in
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
 from tidelog_runtime.cooperative import ITEMS_PER_SLICE, map_yielding
@@ -27,7 +27,7 @@ from tidelog_runtime.cooperative import ITEMS_PER_SLICE, map_yielding
 # Bytes of a value that cost as much to convert as one more record.
 BYTES_PER_ITEM = 16 << 10
 MAX_RECORDS = 1_000
-# JSON entries in the values of one page, all records together. Values beyond are shown as text.
+# JSON entries of all values on one page. Further values are shown as text.
 MAX_PAGE_ENTRIES = 50_000
 MAX_HEADERS = 100
 # The highest timestamp that a batch can hold.
@@ -42,7 +42,7 @@ TimestampMs = Annotated[
         le=MAX_TIMESTAMP_MS,
         json_schema_extra=documented(maximum=_MAX_DOCUMENTED_MS),
     ),
-    BeforeValidator(whole),
+    BeforeValidator(integral),
 ]
 
 AcksWord = Literal["all", "leader", "none"]
@@ -51,17 +51,7 @@ OnDamageWord = Literal["raise", "skip"]
 
 ACKS = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
 _ENCODING_HELP = "json: any JSON value; text: a string; base64: bytes"
-_RECORD: JsonDict = {
-    "topic": "sea",
-    "partition": 0,
-    "offset": 17,
-    "timestamp_ms": 1_767_225_600_000,
-    "key": "north",
-    "key_encoding": "text",
-    "value": {"tide": "ebb"},
-    "value_encoding": "json",
-    "headers": [{"key": "source", "value": "buoy 7", "value_encoding": "text"}],
-}
+_STORED_ENCODING = "text; base64 if the bytes are not UTF-8"
 
 
 class HeaderToProduce(RequestBody):
@@ -73,18 +63,19 @@ class HeaderToProduce(RequestBody):
 class RecordToProduce(RequestBody):
     """A record to write.
 
-    A record that was read can be sent as it is, without its topic and offset.
+    A record that was read can be written again without changes, except that `topic` and `offset`
+    have to be removed.
     """
 
-    key: Any = Field(default=None, description="null: none, and the partition is chosen freely")
+    key: Any = Field(default=None, description="null: no key; any partition is chosen")
     key_encoding: EncodingWord = Field(default="text", description=_ENCODING_HELP)
-    value: Any = Field(default=None, description="null: none; it deletes its key where compacted")
+    value: Any = Field(default=None, description="null: no value")
     value_encoding: EncodingWord | None = Field(
-        default=None, description=f"default: the request's `encoding`. {_ENCODING_HELP}"
+        default=None, description=f"default: `encoding` of the request. {_ENCODING_HELP}"
     )
     headers: list[HeaderToProduce] = Field(default_factory=list, max_length=MAX_HEADERS)
     partition: PartitionNumber | None = Field(
-        default=None, description="default: by the key, else any"
+        default=None, description="default: chosen by the key; without a key any partition"
     )
     timestamp_ms: TimestampMs | None = Field(
         default=None,
@@ -94,57 +85,40 @@ class RecordToProduce(RequestBody):
 
 
 class ProduceRequest(RequestBody):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "records": [
-                        {"key": "north", "value": {"tide": "ebb"}},
-                        {"value": "calm", "value_encoding": "text", "partition": 0},
-                    ],
-                    "acks": "all",
-                }
-            ]
-        }
+    model_config = example(
+        records=[
+            {"key": "north", "value": {"tide": "ebb"}},
+            {"value": "calm", "value_encoding": "text", "partition": 0},
+        ],
+        acks="all",
     )
 
     records: list[RecordToProduce] = Field(min_length=1, max_length=MAX_RECORDS)
     acks: AcksWord = Field(
         default="all",
-        description="when a record counts as written: all in-sync replicas have it, the leader "
-        "has it, or nobody is asked (then its offset is not known)",
+        description="when a record counts as written. all: all in-sync replicas have it; leader: "
+        "the leader has it; none: it was sent (the offset is then not known)",
     )
     encoding: EncodingWord = Field(
-        default="json", description=f"of values that do not name their own. {_ENCODING_HELP}"
+        default="json", description=f"encoding of values without `value_encoding`. {_ENCODING_HELP}"
     )
 
 
 class RecordResult(AnswerBody):
-    partition: int | None = Field(description="null: it is not known to be anywhere")
-    offset: int | None = Field(description="null: it is not known")
-    timestamp_ms: int | None = Field(description="the record's own, milliseconds since 1970")
-    error: Failure | None = Field(description="null: it is written")
+    partition: int | None = Field(description="null: the record is not known to be written")
+    offset: int | None = Field(description="null: not known")
+    timestamp_ms: int | None = Field(
+        description="timestamp of the record, in milliseconds since 1970; null: not known"
+    )
+    error: Failure | None = Field(description="null: the record is written")
 
 
 class ProduceResults(AnswerBody):
     """One result for each record, in the order of the request."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "topic": "sea",
-                    "results": [
-                        {
-                            "partition": 0,
-                            "offset": 17,
-                            "timestamp_ms": 1_767_225_600_000,
-                            "error": None,
-                        }
-                    ],
-                }
-            ]
-        }
+    model_config = example(
+        topic="sea",
+        results=[{"partition": 0, "offset": 17, "timestamp_ms": 1_767_225_600_000, "error": None}],
     )
 
     topic: str
@@ -158,7 +132,7 @@ class ProduceResults(AnswerBody):
 class Header(AnswerBody):
     key: str
     value: str
-    value_encoding: str = Field(description="text, or base64 for what is no UTF-8")
+    value_encoding: str = Field(description=_STORED_ENCODING)
 
 
 class ReadRecord(AnswerBody):
@@ -166,42 +140,45 @@ class ReadRecord(AnswerBody):
     partition: int
     offset: int
     timestamp_ms: int = Field(description="milliseconds since 1970")
-    key: Any = Field(description="null: none")
-    key_encoding: str = Field(description="text, or base64 for what is no UTF-8")
-    value: Any = Field(description="null: none")
+    key: Any = Field(description="null: no key")
+    key_encoding: str = Field(description=_STORED_ENCODING)
+    value: Any = Field(description="null: no value")
     value_encoding: str = Field(
-        description="json, text or base64: the one asked for, or the next that can hold it"
+        description="the requested encoding, or the next of json, text and base64 that is possible"
     )
     headers: list[Header]
 
 
-class DamagedRange(AnswerBody):
+class DamagedRange(DamagedOffsets):
     """Offsets of records that were damaged on the last disk that held them."""
-
-    first_offset: int = Field(description="of the first of them")
-    next_offset: int = Field(description="one past the last of them: read on from there")
 
 
 class RecordPage(AnswerBody):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "items": [_RECORD],
-                    "next_offset": 18,
-                    "log_start_offset": 0,
-                    "end_offset": 18,
-                    "damaged": [],
-                }
-            ]
-        }
+    model_config = example(
+        items=[
+            {
+                "topic": "sea",
+                "partition": 0,
+                "offset": 17,
+                "timestamp_ms": 1_767_225_600_000,
+                "key": "north",
+                "key_encoding": "text",
+                "value": {"tide": "ebb"},
+                "value_encoding": "json",
+                "headers": [{"key": "source", "value": "buoy 7", "value_encoding": "text"}],
+            }
+        ],
+        next_offset=18,
+        log_start_offset=0,
+        end_offset=18,
+        damaged=[],
     )
 
     items: list[ReadRecord]
-    next_offset: int = Field(description="where to read on")
-    log_start_offset: int = Field(description="of the oldest record that there is")
-    end_offset: int = Field(description="one past the last committed record, when asked")
-    damaged: list[DamagedRange] = Field(description="what on_damage=skip has left out")
+    next_offset: int = Field(description="offset to continue from")
+    log_start_offset: int = Field(description="offset of the oldest record in the partition")
+    end_offset: int = Field(description="one past the last committed record when the read began")
+    damaged: list[DamagedRange] = Field(description="records that on_damage=skip left out")
 
 
 class RecordToSend(NamedTuple):
@@ -212,20 +189,10 @@ class RecordToSend(NamedTuple):
     timestamp_ms: int | None
 
 
-class WrongRecord(NamedTuple):
-    """A value that cannot be encoded.
-
-    - `field`: its path, such as records[3].value
-    """
-
-    field: str
-    message: str
-
-
-def records_to_send(request: ProduceRequest) -> tuple[list[RecordToSend], list[WrongRecord]]:
-    """Returns all records encoded, or no record and every value that cannot be encoded."""
-    sound: list[RecordToSend] = []
-    wrong: list[WrongRecord] = []
+def records_to_send(request: ProduceRequest) -> tuple[list[RecordToSend], list[FieldError]]:
+    """Returns the encoded records. If some values cannot be encoded, returns only those values."""
+    encoded: list[RecordToSend] = []
+    wrong: list[FieldError] = []
     for index, record in enumerate(request.records):
         at = f"records[{index}]"
         parts: dict[str, bytes | None] = {}
@@ -239,18 +206,18 @@ def records_to_send(request: ProduceRequest) -> tuple[list[RecordToSend], list[W
             try:
                 parts[name] = to_bytes(value, Encoding(encoding))
             except WrongEncodingError as error:
-                wrong.append(WrongRecord(f"{at}.{name}", str(error)))
+                wrong.append(FieldError(field=f"{at}.{name}", message=str(error)))
         if not wrong:
             headers = tuple(
                 (header.key, parts[f"headers[{number}].value"] or b"")
                 for number, header in enumerate(record.headers)
             )
-            sound.append(
+            encoded.append(
                 RecordToSend(
                     parts["value"], parts["key"], record.partition, headers, record.timestamp_ms
                 )
             )
-    return ([] if wrong else sound), wrong
+    return ([] if wrong else encoded), wrong
 
 
 async def produce_results(
@@ -264,18 +231,14 @@ def _result(outcome: Delivery | TidelogError) -> RecordResult:
         return RecordResult(
             partition=None, offset=None, timestamp_ms=None, error=failure_of(outcome)
         )
-    return RecordResult(
-        partition=outcome.partition,
-        offset=None if outcome.offset == NO_OFFSET else outcome.offset,
-        timestamp_ms=outcome.timestamp_ms,
-        error=None,
-    )
+    offset = None if outcome.offset == NO_OFFSET else outcome.offset
+    return RecordResult.of(outcome, offset=offset, error=None)
 
 
 async def read_records(records: Iterable[Record], encoding: Encoding) -> list[ReadRecord]:
     """Returns the bodies of the records.
 
-    Values are shown as JSON until they have MAX_PAGE_ENTRIES entries in all; values beyond are
+    Values are shown as JSON until together they have MAX_PAGE_ENTRIES entries; further values are
     shown as text. Yields to the event loop after every ITEMS_PER_SLICE units of work.
     """
     read: list[ReadRecord] = []
@@ -300,11 +263,8 @@ def _read_record(record: Record, encoding: Encoding) -> ReadRecord:
     key = from_bytes(record.key, key_encoding)
     value = from_bytes(record.value, encoding)
     headers = [(name, from_bytes(header, Encoding.TEXT)) for name, header in record.headers]
-    return ReadRecord(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp_ms=record.timestamp_ms,
+    return ReadRecord.of(
+        record,
         key=key.value,
         key_encoding=key.encoding,
         value=value.value,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.config import JsonDict
 
-from tidelog.admin_messages import RecoveredPartition
 from tidelog.request_bounds import MAX_ENTRIES_PER_REQUEST, MAX_TOPIC_NAME_LENGTH
 from tidelog_admin_api.bodies.base import (
     MAX_INT64,
     AnswerBody,
     BrokerId,
     Integer,
+    Page,
     PartitionNumber,
     RequestBody,
     TopicName,
+    example,
 )
 from tidelog_admin_api.bodies.problem import FailureOf
 
@@ -44,45 +43,42 @@ _RECOVERY: JsonDict = {
 
 
 class Survivor(AnswerBody):
-    """One replica of a partition without a leader, as far as it is known."""
+    """The log of one replica of a partition without a leader."""
 
     broker_id: int
     described: bool = Field(
-        description="it runs, and its log is described; otherwise `problem` says why not"
+        description="true: the fields below describe the log; false: `problem` says why they do not"
     )
     problem: str
-    last_epoch: int = Field(description="of its last batch; -1: its log is empty")
+    last_epoch: int = Field(description="leader epoch of the last batch; -1: the log is empty")
     log_start_offset: int
-    log_end_offset: int = Field(description="one past its last offset")
+    log_end_offset: int = Field(description="one past the last offset")
     high_watermark: int | None = Field(
-        description="as far as it knew what was committed; null: it did not tell"
+        description="high watermark that the replica knows; null: the broker did not report it"
     )
-    whole: bool = Field(description="in its present life it is known to have lost nothing")
+    whole: bool = Field(
+        description="whether the replica is intact: it has lost nothing in this incarnation"
+    )
     lost_records: int | None = Field(
-        description="how many records that other described replicas hold would be cut if it were "
-        "to lead; null: nobody can tell"
+        description="records of other described replicas that are lost if this replica "
+        "becomes the leader; null: not known"
     )
 
 
 class Recovery(AnswerBody):
-    """A partition without a leader, and its surviving replicas."""
+    """A partition without a leader, and the logs of its replicas."""
 
     topic: str
     topic_id: str
     partition: int
-    revision: int = Field(description="as expected_revision of a choice")
+    revision: int = Field(description="the expected_revision of a choice")
     last_known: list[int] = Field(description="brokers last known to hold every committed record")
-    waits_for: str = Field(description="what it waits for, while nobody chooses")
-    survivors: list[Survivor] = Field(description="one for each replica, in order of preference")
+    waits_for: str = Field(description="what the partition waits for unless a choice is made")
+    survivors: list[Survivor] = Field(description="all replicas in order of preference")
 
 
-class RecoveryPage(AnswerBody):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"items": [_RECOVERY], "next_page_token": ""}]}
-    )
-
-    items: list[Recovery]
-    next_page_token: str = Field(description="empty: this is the last page")
+class RecoveryPage(Page[Recovery]):
+    model_config = example(items=[_RECOVERY], next_page_token="")
 
 
 class RecoveryChoice(RequestBody):
@@ -94,7 +90,8 @@ class RecoveryChoice(RequestBody):
         default=0,
         ge=0,
         le=MAX_INT64,
-        description="as described; refused where the partition has changed since; 0: any",
+        description="revision from the description of the partition; the choice is rejected if "
+        "the partition has changed since; 0: not checked",
     )
 
 
@@ -105,74 +102,54 @@ class RecoverRequest(RequestBody):
     no leader.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "topic": "sea",
-                    "choices": [{"partition": 0, "broker_id": 3, "expected_revision": 4711}],
-                    "confirm": "sea",
-                }
-            ]
-        }
+    model_config = example(
+        topic="sea",
+        choices=[{"partition": 0, "broker_id": 3, "expected_revision": 4711}],
+        confirm="sea",
     )
 
     topic: TopicName
     partitions: list[PartitionNumber] = Field(
-        default_factory=list, max_length=MAX_ENTRIES_PER_REQUEST
+        default_factory=list,
+        max_length=MAX_ENTRIES_PER_REQUEST,
+        description="partitions whose best surviving replica is elected",
     )
     choices: list[RecoveryChoice] = Field(
         default_factory=list,
         max_length=MAX_ENTRIES_PER_REQUEST,
-        description="replicas chosen by hand, instead of partitions",
+        description="replicas to elect, in place of `partitions`",
     )
     from_live_replicas: bool = Field(
         default=False,
-        description="do not wait for the replicas last known to be in sync: elect the best of "
-        "those that are live now",
+        description="true: elect the best of the live replicas now, without waiting for the "
+        "replicas last known to be in sync",
     )
     confirm: str = Field(
         default="",
         max_length=MAX_TOPIC_NAME_LENGTH,
-        description="the topic's name once more, since records may be lost; not asked for in a "
-        "dry run",
+        description="the topic's name, to confirm a loss of records; not needed in a dry run",
     )
 
 
 class RecoveredPartitionResult(AnswerBody):
     partition: int
     error: FailureOf = Field(
-        description="null: it has a leader. REQUEST_TIMED_OUT: not yet; the consent stands"
+        description="null: elected. REQUEST_TIMED_OUT: no leader yet; the consent remains in effect"
     )
 
 
 class RecoveryResults(AnswerBody):
     """The result for each partition, or in a dry run the state of each selected partition."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"topic": "sea", "results": [{"partition": 0, "error": None}], "described": []}
-            ]
-        }
-    )
+    model_config = example(topic="sea", results=[{"partition": 0, "error": None}], described=[])
 
     topic: str
     results: list[RecoveredPartitionResult] = Field(description="empty in a dry run")
     described: list[Recovery] = Field(
-        description="of a dry run, which is refused as the request would be: what each choice "
-        "would lose; partitions that have a leader are left out, since nothing would be done to "
-        "them"
+        description="in a dry run: the selected partitions without a leader, and what each choice "
+        "would lose. A dry run is rejected for the same reasons as the request"
     )
 
     @property
     def has_failures(self) -> bool:
         return any(result.error is not None for result in self.results)
-
-
-def recovery_results(topic: str, recovered: Sequence[RecoveredPartition]) -> RecoveryResults:
-    return RecoveryResults(
-        topic=topic,
-        results=[RecoveredPartitionResult.model_validate(one) for one in recovered],
-        described=[],
-    )

@@ -1,11 +1,11 @@
-"""Bodies of the scrub, the check of all batches on the disks of brokers."""
+"""Bodies of the scrub, the background check of every batch on the disks of brokers."""
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.config import JsonDict
 
-from tidelog_admin_api.bodies.base import AnswerBody, BrokerId, RequestBody
+from tidelog_admin_api.bodies.base import AnswerBody, BrokerId, Page, RequestBody, example
 from tidelog_admin_api.bodies.broker_bodies import MAX_BROKERS
 from tidelog_admin_api.bodies.problem import Failure
 
@@ -28,55 +28,49 @@ _ITEM: JsonDict = {"broker_id": 1, "status": _STATUS, "error": None}
 
 
 class ScrubStatus(AnswerBody):
-    """The scrub of one broker. Times are milliseconds since 1970; 0 means never."""
+    """The scrub of one broker. Times are milliseconds since 1970; 0: never."""
 
-    enabled: bool = Field(description="passes begin by themselves, one in each scrub_period_ms")
-    running: bool = Field(description="a pass is under way")
-    full_rate: bool = Field(description="it makes no pauses")
-    total_bytes: int = Field(description="of all logs of the broker")
-    pass_began_ms: int
-    pass_bytes: int = Field(description="checked in the pass that is under way")
-    passes: int = Field(description="that came to their end")
-    last_pass_began_ms: int = Field(description="of the last pass that came to its end")
-    last_pass_ended_ms: int
-    last_pass_bytes: int
-    bytes_checked: int = Field(description="in all passes")
-    damage_found: int = Field(description="damaged batches, in all passes")
+    enabled: bool = Field(description="whether a pass starts by itself every scrub_period_ms")
+    running: bool = Field(description="whether a pass is in progress")
+    full_rate: bool = Field(description="whether the pass runs without pauses")
+    total_bytes: int = Field(description="size of all logs of the broker")
+    pass_began_ms: int = Field(description="start of the pass in progress")
+    pass_bytes: int = Field(description="bytes checked in the pass in progress")
+    passes: int = Field(description="number of completed passes")
+    last_pass_began_ms: int = Field(description="start of the last completed pass")
+    last_pass_ended_ms: int = Field(description="end of the last completed pass")
+    last_pass_bytes: int = Field(description="bytes checked in the last completed pass")
+    bytes_checked: int = Field(description="bytes checked in all passes")
+    damage_found: int = Field(description="number of damaged batches found in all passes")
     diverged_ranges: int = Field(
-        description="of offsets, in which replicas hold different committed records now, as this "
-        "broker found; explain names them"
+        description="number of offset ranges in which this broker now finds different committed "
+        "records on other replicas; /v1/explain names them"
     )
 
 
 class BrokerScrub(AnswerBody):
     broker_id: int
-    status: ScrubStatus | None = Field(description="null: the broker gave no answer")
-    error: Failure | None = Field(description="why it gave none; null: it did")
+    status: ScrubStatus | None = Field(description="null: the broker did not answer")
+    error: Failure | None = Field(description="why the broker did not answer; null: it answered")
 
 
-class BrokerScrubPage(AnswerBody):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"items": [_ITEM], "next_page_token": ""}]}
-    )
-
-    items: list[BrokerScrub]
-    next_page_token: str = Field(description="empty: this is the last page")
+class BrokerScrubPage(Page[BrokerScrub]):
+    model_config = example(items=[_ITEM], next_page_token="")
 
 
 class BrokerScrubs(AnswerBody):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"items": [_ITEM]}]})
+    model_config = example(items=[_ITEM])
 
     items: list[BrokerScrub]
 
 
 class ScrubRequest(RequestBody):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"broker_ids": [3], "full_rate": True}]}
-    )
+    model_config = example(broker_ids=[3], full_rate=True)
 
     broker_ids: list[BrokerId] = Field(
-        default_factory=list, max_length=MAX_BROKERS, description="empty: all that run"
+        default_factory=list, max_length=MAX_BROKERS, description="empty: all running brokers"
     )
     full_rate: bool = Field(
-        default=False, description="without pauses, as fast as the disk reads; false: as configured"
+        default=False,
+        description="true: as fast as the disk reads; false: at the configured rate",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 from pydantic.config import JsonDict
 
 from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS, MAX_ENTRIES_PER_REQUEST
@@ -13,6 +13,7 @@ from tidelog_admin_api.bodies.base import (
     AnswerBody,
     BrokerId,
     OperationId,
+    Page,
     RequestBody,
     TopicName,
     WireInt,
@@ -28,9 +29,9 @@ MAX_CONFIG_KEYS = 100
 def _config_value(value: object) -> object:
     """Checks the value in one step; a union would report one error for each of its types."""
     if not isinstance(value, str | int):
-        raise ValueError("has to be a string, a whole number, true or false")
+        raise ValueError("must be a string, an integer, true or false")
     if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise ValueError(f"has {len(value)} characters, and may have {MAX_TEXT}")
+        raise ValueError(f"has {len(value)} characters; the maximum is {MAX_TEXT}")
     return value
 
 
@@ -45,14 +46,14 @@ Assignment = Annotated[
     list[Annotated[list[BrokerId], Field(max_length=MAX_REPLICAS)]],
     Field(
         max_length=MAX_ASSIGNED_PARTITIONS,
-        description="the replicas of each new partition in order, the first preferred; empty: "
-        "the controller places them",
+        description="replicas of each new partition, the preferred one first; empty: the "
+        "controller places the replicas",
         examples=[[[1, 2, 3], [2, 3, 1]]],
     ),
 ]
 PendingBrokers = Annotated[
     list[int],
-    Field(description="brokers that have not done their part in time; they go on by themselves"),
+    Field(description="brokers that have not applied the change in time; they continue"),
 ]
 
 
@@ -66,36 +67,29 @@ def config_text(value: str | int | bool) -> str:
 
 
 class CreateTopicRequest(RequestBody):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "topic": "sea",
-                    "partitions": 6,
-                    "replication_factor": 3,
-                    "config": {"retention_ms": 86_400_000},
-                }
-            ]
-        }
+    model_config = example(
+        topic="sea", partitions=6, replication_factor=3, config={"retention_ms": 86_400_000}
     )
 
     topic: str = Field(
         max_length=MAX_TEXT,
-        description="1 to 200 characters of [a-zA-Z0-9._-], and not . or ..",
+        description="name of the topic: 1 to 200 characters of [a-zA-Z0-9._-], except . and ..",
         json_schema_extra=documented(minLength=1),
     )
     partitions: Count | None = Field(
-        default=None, description="1 to 100,000; null: as many as the assignment has, or 1"
+        default=None,
+        description="1 to 100,000; null: as many as `assignment` has, or 1 without an assignment",
     )
     replication_factor: Count | None = Field(
         default=None,
-        description="null: as in the assignment; without one 3, or as many as there are brokers "
-        "where those are fewer",
+        description="null: as in `assignment`; without an assignment 3, or the number of brokers "
+        "if that is lower",
     )
     config: dict[ConfigKey, ConfigValue] = Field(
         default_factory=dict,
         max_length=MAX_CONFIG_KEYS,
-        description="what is absent has its default; a topic shows every key and what it does",
+        description="values by key; absent keys have their defaults. GET /v1/topics/{topic} "
+        "describes every key",
     )
     assignment: Assignment = Field(default_factory=list)
     operation_id: OperationId | None = None
@@ -120,8 +114,8 @@ class CreatedTopic(AnswerBody):
     config: dict[str, str]
     pending_brokers: PendingBrokers
     assignment: list[list[int]] = Field(
-        description="of a dry run: the replicas of each partition; sent as assignment it is what "
-        "will be"
+        description="in a dry run: replicas of each partition; a request with this `assignment` "
+        "creates exactly these replicas"
     )
     trace_id: str = Field(description="carried by every event of the creation")
 
@@ -129,7 +123,7 @@ class CreatedTopic(AnswerBody):
 class Health(AnswerBody):
     """The health of partitions. One below its min ISR also counts as under-replicated."""
 
-    health: str = Field(description="ok, or what is wrong, the worst first")
+    health: str = Field(description="ok, or the problems, the worst first")
     partitions: int
     without_leader: int
     below_min_isr: int
@@ -149,11 +143,11 @@ class TopicSummary(Health):
     topic: str
     topic_id: str
     replication_factor: int
-    internal: bool = Field(description="the cluster's own")
-    config: dict[str, str] = Field(description="what was set for the topic")
+    internal: bool = Field(description="whether the cluster itself created the topic")
+    config: dict[str, str] = Field(description="values that are set for the topic, by key")
 
 
-class TopicPage(AnswerBody):
+class TopicPage(Page[TopicSummary]):
     model_config = example(
         items=[
             {
@@ -168,56 +162,46 @@ class TopicPage(AnswerBody):
         next_page_token="",
     )
 
-    items: list[TopicSummary]
-    next_page_token: str = Field(description="empty: this is the last page")
-
 
 class ConfigEntry(AnswerBody):
     key: str
-    value: str = Field(description="in force; empty: none, which the description explains")
-    is_set: bool = Field(description="set for this topic; otherwise it is the default")
+    value: str = Field(description="effective value; empty: no value, which `description` explains")
+    is_set: bool = Field(description="true: set for this topic; false: the default")
     default_value: str
     description: str
 
 
 class Topic(Health):
-    model_config = ConfigDict(
-        from_attributes=True,
-        json_schema_extra={
-            "examples": [
-                {
-                    "topic": "sea",
-                    "topic_id": "bS9mZ1hhR0VqT0wzV2Y5dA",
-                    "replication_factor": 3,
-                    "config": [
-                        {
-                            "key": "retention_ms",
-                            "value": "86400000",
-                            "is_set": True,
-                            "default_value": "604800000",
-                            "description": "Segments whose youngest record is older are deleted.",
-                        }
-                    ],
-                    "revision": 412,
-                    "deleting": False,
-                    "partitions_being_removed": 0,
-                    "internal": False,
-                    "moving": 0,
-                    **_HEALTH,
-                }
-            ]
-        },
+    model_config = example(
+        topic="sea",
+        topic_id="bS9mZ1hhR0VqT0wzV2Y5dA",
+        replication_factor=3,
+        config=[
+            {
+                "key": "retention_ms",
+                "value": "86400000",
+                "is_set": True,
+                "default_value": "604800000",
+                "description": "Segments whose youngest record is older are deleted.",
+            }
+        ],
+        revision=412,
+        deleting=False,
+        partitions_being_removed=0,
+        internal=False,
+        moving=0,
+        **_HEALTH,
     )
 
     topic: str
     topic_id: str
-    replication_factor: int = Field(description="of new partitions")
-    config: list[ConfigEntry] = Field(description="every key")
-    revision: int = Field(description="as the ETag")
+    replication_factor: int = Field(description="replication factor of new partitions")
+    config: list[ConfigEntry] = Field(description="all keys")
+    revision: int = Field(description="revision of the topic, the same as in the ETag")
     deleting: bool
     partitions_being_removed: int
-    internal: bool = Field(description="the cluster's own")
-    moving: int = Field(description="partitions that are being moved")
+    internal: bool = Field(description="whether the cluster itself created the topic")
+    moving: int = Field(description="number of partitions that are being moved")
 
 
 class DeletedTopic(AnswerBody):
@@ -227,66 +211,59 @@ class DeletedTopic(AnswerBody):
 
     topic: str
     deleted: bool = Field(description="false: this was a dry run")
-    partitions: int | None = Field(description="of a dry run: how many would go")
-    brokers: list[int] = Field(description="of a dry run: who holds replicas of it")
+    partitions: int | None = Field(
+        description="in a dry run: number of partitions that would be deleted; otherwise null"
+    )
+    brokers: list[int] = Field(description="in a dry run: brokers that hold replicas of the topic")
     pending_brokers: PendingBrokers
 
 
 class ConfigRequest(RequestBody):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"set": {"retention_ms": 86_400_000}, "unset": ["segment_ms"]}]
-        }
-    )
+    model_config = example(set={"retention_ms": 86_400_000}, unset=["segment_ms"])
 
     set: dict[ConfigKey, ConfigValue] = Field(
-        default_factory=dict, max_length=MAX_CONFIG_KEYS, description="others stay as they are"
+        default_factory=dict,
+        max_length=MAX_CONFIG_KEYS,
+        description="new values by key; other keys do not change",
     )
     unset: list[ConfigKey] = Field(
         default_factory=list,
         max_length=MAX_CONFIG_KEYS,
-        description="keys that are to have their default again",
+        description="keys to reset to their defaults",
     )
 
 
 class ConfigChange(AnswerBody):
     key: str
-    before: str = Field(description="in force; empty: none")
-    after: str
+    before: str = Field(description="effective value before; empty: no value")
+    after: str = Field(description="effective value after; empty: no value")
 
 
 class AlteredConfig(AnswerBody):
-    model_config = ConfigDict(
-        from_attributes=True,
-        json_schema_extra={
-            "examples": [
-                {
-                    "changes": [
-                        {"key": "retention_ms", "before": "604800000", "after": "86400000"}
-                    ],
-                    "revision": 413,
-                    "pending_brokers": [],
-                }
-            ]
-        },
+    model_config = example(
+        changes=[{"key": "retention_ms", "before": "604800000", "after": "86400000"}],
+        revision=413,
+        pending_brokers=[],
     )
 
-    changes: list[ConfigChange] = Field(description="empty: all was as asked for")
-    revision: int = Field(description="of the topic now, as the ETag")
+    changes: list[ConfigChange] = Field(description="empty: the keys already had these values")
+    revision: int = Field(description="new revision of the topic, the same as in the ETag")
     pending_brokers: PendingBrokers
 
 
 class PartitionCountRequest(RequestBody):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"partitions": 12}]})
+    model_config = example(partitions=12)
 
     partitions: Count = Field(
-        description="in all. More than there are: new ones are added, and records with a key go "
-        "to other partitions from then on. Fewer: the last ones are deleted with their data"
+        description="new number of partitions. A higher number adds partitions; from then on, "
+        "records with a key go to other partitions. A lower number deletes the last partitions "
+        "with their data"
     )
     confirm: str = Field(
         default="",
         max_length=MAX_TEXT,
-        description="the topic's name once more, where partitions are to go",
+        description="the topic's name, as confirmation that partitions are deleted; not needed "
+        "to add partitions",
     )
     assignment: Assignment = Field(default_factory=list)
 
@@ -304,31 +281,27 @@ class ResizedTopic(AnswerBody):
     )
 
     topic: str
-    partitions: int = Field(description="as many as it has now, or in a dry run would have")
-    added: int
-    removed: int
-    revision: int = Field(description="of the topic now, as the ETag")
+    partitions: int = Field(description="new number of partitions; in a dry run, the requested one")
+    added: int = Field(description="number of added partitions")
+    removed: int = Field(description="number of deleted partitions")
+    revision: int = Field(description="new revision of the topic, the same as in the ETag")
     pending_brokers: PendingBrokers
     assignment: list[list[int]] = Field(
-        description="of a dry run: the replicas of each partition that would be added"
+        description="in a dry run: replicas of each partition that would be added"
     )
     brokers: list[int] = Field(
-        description="of a dry run: who holds replicas of what would be removed"
+        description="in a dry run: brokers that hold replicas of partitions that would be deleted"
     )
 
 
 class ReplicationFactorRequest(OperationRequest):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"replication_factor": 3, "operation_id": "three-each"}]}
-    )
+    model_config = example(replication_factor=3, operation_id="three-each")
 
     replication_factor: Count
 
 
 class FactorOfSeveralRequest(ReplicationFactorRequest):
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"topics": ["sea", "bay"], "replication_factor": 3}]}
-    )
+    model_config = example(topics=["sea", "bay"], replication_factor=3)
 
     topics: list[TopicName] = Field(
         max_length=MAX_ENTRIES_PER_REQUEST, json_schema_extra=documented(minItems=1)

@@ -1,10 +1,10 @@
-"""/v1/brokers: the load of brokers; add, drain and remove them."""
+"""/v1/brokers: describes brokers, sets maintenance, and adds and removes brokers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
@@ -13,9 +13,7 @@ from tidelog.admin_messages import RestartFinding as Finding
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
 from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, accepted_answer
-from tidelog_admin_api.bodies.base import AnswerBody
 from tidelog_admin_api.bodies.broker_bodies import (
-    Broker,
     BrokerPage,
     BrokerProcess,
     BrokersRequest,
@@ -25,17 +23,16 @@ from tidelog_admin_api.bodies.broker_bodies import (
     MaintenanceOfSeveralRequest,
     MaintenanceRequest,
     RestartCheckPage,
-    RestartFinding,
 )
-from tidelog_admin_api.bodies.leader_bodies import LeaderResult, leader_results
+from tidelog_admin_api.bodies.leader_bodies import LeaderResult, LeaderResults
 from tidelog_admin_api.bodies.operation_bodies import BegunOperation
-from tidelog_admin_api.dependencies import AskAdmin, AskStates
+from tidelog_admin_api.dependencies import AdminDep, StatesDep
 from tidelog_admin_api.paging import Key, PagingQuery, page_of
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, BrokerId, DryRun, TimeoutMs
-from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, multi_status
 
 # How long a broker may take to report its state.
-LOOK_TIMEOUT_MS = 1_000
+REPORT_TIMEOUT_MS = 1_000
 _EFFECTS = ("unavailable", "under_min_isr", "last_replica", "leader_moves")
 
 router = APIRouter(prefix="/v1/brokers", tags=["brokers"])
@@ -45,75 +42,64 @@ BrokerStatus = Literal["running", "stopping", "gone"]
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_brokers(
-    admin: AskAdmin,
+    admin: AdminDep,
     paging: PagingQuery,
-    status: Annotated[BrokerStatus | None, Query(description="only those")] = None,
+    status: Annotated[BrokerStatus | None, Query(description="only brokers of this status")] = None,
 ) -> BrokerPage:
     """Lists brokers by id.
 
-    These are brokers that are registered, hold replicas, are in maintenance or were removed.
+    The list has brokers that are registered, hold replicas, are in maintenance or were removed.
     """
     brokers = await admin.describe_brokers()
     selected = [broker for broker in brokers if status in (None, broker.status)]
     page, token = page_of("brokers", selected, lambda broker: (broker.broker_id,), paging)
-    return BrokerPage(
-        items=[Broker.model_validate(broker) for broker in page], next_page_token=token
-    )
+    return BrokerPage.of_items(page, token)
 
 
 @router.get("/{broker_id}", responses=READ_PROBLEMS)
 async def describe_broker(
-    broker_id: BrokerId, admin: AskAdmin, states: AskStates
+    broker_id: BrokerId, admin: AdminDep, states: StatesDep
 ) -> BrokerWithProcess:
-    """Describes a broker: its load, as the controller knows it, and its process, as it reports."""
+    """Describes the load of a broker, from the controller, and its process, from the broker."""
     found = await admin.describe_brokers([broker_id])
     if not found:
-        raise TidelogError(ErrorCode.UNKNOWN_BROKER, f"nobody knows a broker {broker_id}")
-    reported = await states.ask(StateRequest(services_only=True), LOOK_TIMEOUT_MS)
+        raise TidelogError(ErrorCode.UNKNOWN_BROKER, f"broker {broker_id} is not known")
+    reported = await states.ask(StateRequest(services_only=True), REPORT_TIMEOUT_MS)
     process = next((s for s in reported.states if (s.role, s.id) == ("broker", broker_id)), None)
     silent = [s for s in reported.silent if (s.role, s.id) == ("broker", broker_id)]
     problem = "; ".join(f"{service} {service.problem}" for service in silent)
-    return BrokerWithProcess(
-        **Broker.model_validate(found[0]).model_dump(),
+    return BrokerWithProcess.of(
+        found[0],
         process=_process(process) if process else None,
-        problem="" if process else problem or "nobody knows an address at which it answers",
+        problem="" if process else problem or "no address of the broker is known",
     )
 
 
 def _process(reported: ServiceState) -> BrokerProcess:
     broker = reported.broker
     assert broker is not None
-    return BrokerProcess(
+    return BrokerProcess.of(
+        broker,
         version=reported.version,
         started_at_ms=reported.started_at_ms,
-        state=broker.state,
         starting=broker.is_starting,
-        start_phase=broker.start_phase,
         disk_free_bytes=_known(broker.disk_free_bytes),
         move_bytes_per_second=_known(broker.move_bytes_per_second),
     )
 
 
-def _known(figure: int) -> int | None:
-    return None if figure == NOT_KNOWN else figure
+def _known(value: int) -> int | None:
+    return None if value == NOT_KNOWN else value
 
 
 @router.get("/{broker_id}/restart-check", responses=READ_PROBLEMS)
 async def check_restart(
-    broker_id: BrokerId, admin: AskAdmin, paging: PagingQuery
+    broker_id: BrokerId, admin: AdminDep, paging: PagingQuery
 ) -> RestartCheckPage:
-    """Reports what stopping the broker now would make unavailable or bring below min ISR."""
+    """Checks which partitions a stop of the broker would affect, and how."""
     check = await admin.check_restart(broker_id)
     page, token = page_of("restart findings", check.findings, _by_effect, paging)
-    return RestartCheckPage(
-        safe=check.safe,
-        unavailable=check.unavailable,
-        under_min_isr=check.under_min_isr,
-        last_replica=check.last_replica,
-        leader_moves=check.leader_moves,
-        items=[RestartFinding.model_validate(finding) for finding in page],
-        next_page_token=token,
-    )
+    return RestartCheckPage.of(check, items=page, next_page_token=token)
 
 
 def _by_effect(finding: Finding) -> Key:
@@ -122,28 +108,24 @@ def _by_effect(finding: Finding) -> Key:
     return rank, finding.topic, finding.partition
 
 
-def _not_all(model: type[AnswerBody]) -> dict[int | str, dict[str, Any]]:
-    return {
-        HTTPStatus.MULTI_STATUS.value: {
-            "model": model,
-            "description": "Some partitions have not got their other leader yet; each says why.",
-        }
-    }
+_NOT_ALL = "Some partitions have no other leader yet; the `error` of each says why."
 
 
-@router.put("/{broker_id}/maintenance", responses=CHANGE_PROBLEMS | _not_all(Maintenance))
+@router.put(
+    "/{broker_id}/maintenance", responses=CHANGE_PROBLEMS | multi_status(Maintenance, _NOT_ALL)
+)
 async def set_maintenance(
     broker_id: BrokerId,
     body: MaintenanceRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> Maintenance:
     """Starts or ends maintenance of a broker.
 
-    In maintenance it keeps its replicas and leads only partitions that no other replica can
-    lead. Answers when its leaders have moved or the time is up.
+    In maintenance the broker keeps its replicas and leads only partitions that no other replica
+    can lead. The request waits until leadership is transferred or the time is up.
     """
     changes, kept = await admin.set_maintenance(
         [broker_id], timeout_ms, maintenance=body.maintenance, dry_run=dry_run
@@ -156,15 +138,20 @@ async def set_maintenance(
     )
 
 
-@router.put("/maintenance", responses=CHANGE_PROBLEMS | _not_all(MaintenanceOfSeveral))
+@router.put(
+    "/maintenance", responses=CHANGE_PROBLEMS | multi_status(MaintenanceOfSeveral, _NOT_ALL)
+)
 async def set_maintenance_of_several(
     body: MaintenanceOfSeveralRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> MaintenanceOfSeveral:
-    """Starts or ends maintenance of several brokers; none takes over leaders of the others."""
+    """Starts or ends maintenance of several brokers.
+
+    None of them takes over leadership from another.
+    """
     broker_ids = _distinct(body.broker_ids)
     changes, kept = await admin.set_maintenance(
         broker_ids, timeout_ms, maintenance=body.maintenance, dry_run=dry_run
@@ -178,7 +165,7 @@ async def set_maintenance_of_several(
 
 
 def _leaders(changes: list[LeaderChange], answer: Response) -> list[LeaderResult]:
-    results = leader_results(changes)
+    results = LeaderResults.model_validate({"items": changes})
     if results.has_failures:
         answer.status_code = HTTPStatus.MULTI_STATUS
     return results.items
@@ -186,29 +173,29 @@ def _leaders(changes: list[LeaderChange], answer: Response) -> list[LeaderResult
 
 @router.post("/add", responses=ACCEPTED_RESPONSES)
 async def add_brokers(
-    body: BrokersRequest, admin: AskAdmin, response: Response, dry_run: DryRun = False
+    body: BrokersRequest, admin: AdminDep, response: Response, dry_run: DryRun = False
 ) -> BegunOperation:
-    """Gives registered brokers their share of replicas and leaders.
+    """Moves a share of replicas and leaders to registered brokers.
 
-    The plan has the fewest moves that balance them; a dry run shows it.
+    The plan balances brokers with the fewest moves. A dry run returns it.
     """
-    begun = await admin.add_brokers(_distinct(body.broker_ids), **body.arguments(dry_run=dry_run))
-    return accepted_answer(begun, response)
+    arguments = body.arguments(dry_run=dry_run)
+    accepted = await admin.add_brokers(_distinct(body.broker_ids), **arguments)
+    return accepted_answer(accepted, response)
 
 
 @router.post("/remove", responses=ACCEPTED_RESPONSES)
 async def remove_brokers(
-    body: BrokersRequest, admin: AskAdmin, response: Response, dry_run: DryRun = False
+    body: BrokersRequest, admin: AdminDep, response: Response, dry_run: DryRun = False
 ) -> BegunOperation:
-    """Moves all replicas off brokers, dead ones too, and places no new replicas there.
+    """Moves all replicas off brokers, also dead ones, and places no new replicas on them.
 
-    When the operation is done they may be stopped for good. It is rejected if the other brokers
-    could not keep a topic's replication factor.
+    When the operation is done, the brokers can be stopped permanently. The request is rejected
+    if the other brokers are too few for a topic's replication factor.
     """
-    begun = await admin.remove_brokers(
-        _distinct(body.broker_ids), **body.arguments(dry_run=dry_run)
-    )
-    return accepted_answer(begun, response)
+    arguments = body.arguments(dry_run=dry_run)
+    accepted = await admin.remove_brokers(_distinct(body.broker_ids), **arguments)
+    return accepted_answer(accepted, response)
 
 
 def _distinct(broker_ids: Sequence[int]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -19,9 +18,8 @@ from tidelog_admin_api.bodies.cluster_bodies import (
     GatewayPage,
     Overview,
     PartitionMap,
-    explanation,
 )
-from tidelog_admin_api.dependencies import AskAdmin, AskExplains, AskOverviews, AskStates
+from tidelog_admin_api.dependencies import AdminDep, ExplainsDep, OverviewsDep, StatesDep
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import BrokerQuery, PartitionQuery, TopicQuery, require_topic
 from tidelog_admin_api.problems import READ_PROBLEMS
@@ -30,64 +28,60 @@ router = APIRouter(prefix="/v1/cluster", tags=["cluster"])
 
 
 @router.get("", responses=READ_PROBLEMS)
-async def describe_cluster(admin: AskAdmin) -> Cluster:
-    """Describes the brokers and controllers. A dead broker that holds replicas is "gone"."""
+async def describe_cluster(admin: AdminDep) -> Cluster:
+    """Describes the brokers and controllers. A dead broker that holds replicas has status gone."""
     described, _ = await describe_with_departed_brokers(admin)
     return Cluster.model_validate(described)
 
 
 @router.get("/overview", responses=READ_PROBLEMS)
-async def describe_overview(overviews: AskOverviews) -> Overview:
-    """Summarizes the cluster's health.
+async def describe_overview(overviews: OverviewsDep) -> Overview:
+    """Summarizes the health of the cluster.
 
-    It has counts, unhealthy partitions and brokers, running operations and findings. The answer
-    comes from memory and is at most a few seconds old; `parts` shows how old, and what did not
-    answer.
+    The answer has counts, unhealthy partitions, brokers, running operations and findings. It
+    comes from memory and is usually a few seconds old at most. `parts` shows the age of each
+    part, and why a part could not be refreshed.
     """
     return await overviews.read()
 
 
 @router.get("/partition-map", responses=READ_PROBLEMS)
-async def map_partitions(overviews: AskOverviews) -> PartitionMap:
-    """Maps the leader, replicas and ISR of every partition in a compact form, from memory."""
+async def map_partitions(overviews: OverviewsDep) -> PartitionMap:
+    """Lists the leader, replicas and ISR of every partition in compact form, from memory."""
     return await overviews.read_map()
 
 
-# How long a controller may take to answer.
 ANSWER_TIMEOUT_MS = 1_000
 
 gateways = APIRouter(prefix="/v1/gateways", tags=["cluster"])
 
 
 @gateways.get("", responses=READ_PROBLEMS)
-async def list_gateways(states: AskStates, paging: PagingQuery) -> GatewayPage:
-    """Lists gateways that announced themselves within a day, and the clients at their limits.
+async def list_gateways(states: StatesDep, paging: PagingQuery) -> GatewayPage:
+    """Lists gateways that sent an announcement within a day, and clients at their limits.
 
-    They are ordered by address and host. Controllers keep this in memory: one that has just
-    started may lack gateways that were silent before.
+    They are ordered by address and host. Controllers keep announcements in memory. A controller
+    that has just started may lack gateways that were silent before.
     """
-    told = await states.ask(StateRequest(services_only=True), ANSWER_TIMEOUT_MS)
-    if not any(state.controller for state in told.states):
-        raise UnreachableError("any controller", "none answers, and only they know of gateways")
-    known = known_gateways(told.states)
-    page, token = page_of(
-        "gateways", known, lambda gateway: (gateway.address, gateway.host), paging
-    )
-    items = [
-        AnnouncedGateway.model_validate({**asdict(gateway), "state": state_of(gateway)})
-        for gateway in page
-    ]
+    reported = await states.ask(StateRequest(services_only=True), ANSWER_TIMEOUT_MS)
+    if not any(state.controller for state in reported.states):
+        raise UnreachableError("any controller", "only controllers know gateways")
+    known = known_gateways(reported.states)
+    page, token = page_of("gateways", known, lambda each: (each.address, each.host), paging)
+    items = [AnnouncedGateway.of(gateway, state=state_of(gateway)) for gateway in page]
     return GatewayPage(items=items, next_page_token=token)
 
 
 MAX_TIMEOUT_MS = 60_000
+# Severities that count as faults; `info` does not.
+FAULTS = ("critical", "warning")
 
 explanations = APIRouter(prefix="/v1/explain", tags=["explain"])
 
 
 @explanations.get("", responses=READ_PROBLEMS)
 async def explain(
-    explains: AskExplains,
+    explains: ExplainsDep,
     topic: TopicQuery = "",
     partition: PartitionQuery = None,
     broker: BrokerQuery = None,
@@ -96,15 +90,17 @@ async def explain(
         Query(
             ge=LEAST_ANSWER_MS,
             le=MAX_TIMEOUT_MS,
-            description="how long each service may take to answer; with less than the least a "
-            "healthy one could not",
+            description="timeout of each service, in milliseconds. Below the minimum, healthy "
+            "services could not answer in time",
         ),
     ] = DEFAULT_TIMEOUT_MS,
 ) -> Explanation:
-    """Explains what is wrong with the cluster, a topic, a partition or a broker.
+    """Explains the problems of the cluster, a topic, a partition or a broker.
 
-    Each finding has evidence and the next step. All services are queried, and those that do not
-    answer are named.
+    Each finding has evidence and the next step. The gateway queries all services and names those
+    that do not answer.
     """
     require_topic(topic, partition)
-    return explanation(await explains.explain(Scope(topic, partition, broker), timeout_ms))
+    explained = await explains.explain(Scope(topic, partition, broker), timeout_ms)
+    well = not any(finding.severity in FAULTS for finding in explained.findings)
+    return Explanation.of(explained, well=well)

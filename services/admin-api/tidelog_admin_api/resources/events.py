@@ -1,4 +1,4 @@
-"""/v1/events: state changes of the past, and a stream of new ones."""
+"""/v1/events: past state changes, and a stream of new ones."""
 
 from __future__ import annotations
 
@@ -14,25 +14,30 @@ from starlette.types import Scope as AsgiScope
 from tidelog.state_changes.event import Kind
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.event_bodies import EventList, event_list
-from tidelog_admin_api.dependencies import AskEvents, AskGateway, AskTimelines
+from tidelog_admin_api.dependencies import EventsDep, GatewayDep, TimelinesDep
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.event_hub import END, MISSED, Bound, EventSource
-from tidelog_admin_api.event_messages import MEDIA_TYPE, time_ms_of
-from tidelog_admin_api.event_ring import SERVICE_SILENT, STATE_CHANGE
+from tidelog_admin_api.event_messages import (
+    MEDIA_TYPE,
+    SERVICE_SILENT,
+    STATE_CHANGE,
+    time_ms_of,
+)
 from tidelog_admin_api.limits import Bounds, Usage, client_of, stream
 from tidelog_admin_api.parameters import (
+    DEFAULT_EVENTS,
     MAX_QUERY_ENTRIES,
     BeforeMs,
     BrokerQuery,
+    EventLimit,
     PartitionQuery,
+    SinceMs,
     TopicQuery,
     require_topic,
 )
 from tidelog_admin_api.problems import READ_PROBLEMS, malformed
 from tidelog_admin_api.timelines import Timeline
 
-DEFAULT_LIMIT = 100
-MAX_LIMIT = 1_000
 MAX_STREAMED_EVENTS = 1_000_000
 MAX_DURATION_MS = 24 * 3_600_000
 MAX_ID_LENGTH = 100
@@ -41,10 +46,7 @@ router = APIRouter(prefix="/v1/events", tags=["events"])
 
 Kinds = Annotated[
     list[Kind] | None,
-    Query(max_length=MAX_QUERY_ENTRIES, description="of these kinds; default: of all"),
-]
-SinceMs = Annotated[
-    int, Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known")
+    Query(max_length=MAX_QUERY_ENTRIES, description="only these kinds; default: all"),
 ]
 
 # The schema of one event, whose data is JSON in a string.
@@ -69,20 +71,20 @@ _EVENT_EXAMPLE = {
 
 @router.get("", responses=READ_PROBLEMS, response_model_exclude_unset=True)
 async def list_events(
-    events: AskEvents,
-    timelines: AskTimelines,
+    events: EventsDep,
+    timelines: TimelinesDep,
     topic: TopicQuery = "",
     partition: PartitionQuery = None,
     broker: BrokerQuery = None,
     kind: Kinds = None,
     since_ms: SinceMs = 0,
     before_ms: BeforeMs = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="the newest ones")] = DEFAULT_LIMIT,
+    limit: EventLimit = DEFAULT_EVENTS,
 ) -> EventList:
-    """Lists the newest state changes that services remember, the oldest of them first.
+    """Lists the newest state changes that services remember, the oldest first.
 
-    All services are queried, and those that do not answer are named. For a single topic the
-    list includes changes of ended services, which the topic __state_changes holds.
+    The gateway queries all services and names those that do not answer. For a single topic the
+    list includes changes of ended services from the topic __state_changes.
     """
     require_topic(topic, partition)
     event_filter = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms, before_ms)
@@ -95,9 +97,9 @@ async def list_events(
 
 
 async def _of_the_cluster(events: EventSource, event_filter: EventFilter, limit: int) -> Timeline:
-    """Queries services for the newest changes alone if possible, since each remembers thousands.
+    """Queries services for the newest changes only, if possible: each remembers thousands.
 
-    One more than `limit` is requested, which shows whether there are older ones.
+    The query is for one more than `limit`, to find out whether there are older changes.
     """
     if event_filter.broker is None and event_filter.before_ms is None:
         gathered = await events.newest(
@@ -109,7 +111,7 @@ async def _of_the_cluster(events: EventSource, event_filter: EventFilter, limit:
 
 
 class EventStream(StreamingResponse):
-    """An open stream; it takes one of the places for streams from its first byte to its last."""
+    """A stream, which counts as an open stream from its first byte to its last."""
 
     media_type = MEDIA_TYPE
 
@@ -135,7 +137,7 @@ class EventStream(StreamingResponse):
     },
 )
 async def stream_events(
-    gateway: AskGateway,
+    gateway: GatewayDep,
     topic: TopicQuery = "",
     partition: PartitionQuery = None,
     broker: BrokerQuery = None,
@@ -145,24 +147,24 @@ async def stream_events(
         Query(
             ge=0,
             le=MAX_INT64,
-            description="milliseconds since 1970: begin with what services remember since then; "
-            "0: with what comes",
+            description="start with past events since then, in milliseconds since 1970; 0: only "
+            "new events",
         ),
     ] = 0,
     limit: Annotated[
         int | None,
-        Query(ge=1, le=MAX_STREAMED_EVENTS, description="end after so many; default: never"),
+        Query(ge=1, le=MAX_STREAMED_EVENTS, description="events to send; default: no limit"),
     ] = None,
     duration_ms: Annotated[
         int | None,
-        Query(ge=0, le=MAX_DURATION_MS, description="end after so long; default: never"),
+        Query(ge=0, le=MAX_DURATION_MS, description="end after this time; default: no limit"),
     ] = None,
     last_event_id: Annotated[
         str,
         Header(
             alias="Last-Event-ID",
             max_length=MAX_ID_LENGTH,
-            description="go on after this event",
+            description="id of the event after which the stream continues",
         ),
     ] = "",
 ) -> Response:
@@ -170,17 +172,17 @@ async def stream_events(
 
     - `state_change`: a change, with an id
     - `service_silent`: a service does not answer
-    - `missed`: there were more changes than could be sent
-    - `end`: the gateway stops
+    - `missed`: more changes occurred than could be sent
+    - `end`: the gateway is stopping
 
-    A comment is sent after 15 s without another message. With Last-Event-ID, which browsers
-    send by themselves, a stream continues where it ended.
+    The gateway sends a comment after 15 seconds without a message. With Last-Event-ID, which
+    browsers send when they reconnect, a stream continues where it ended.
     """
     require_topic(topic, partition)
     if last_event_id and time_ms_of(last_event_id) is None:
         raise malformed(
-            f"Last-Event-ID: {last_event_id!r} is no id of an event; pass one as it was sent, as "
-            "1767225600123-9f1c2d3e4a5b, or none"
+            f"Last-Event-ID: {last_event_id!r} is not the id of an event; pass an id that the "
+            "gateway sent, such as 1767225600123-9f1c2d3e4a5b, or omit it"
         )
     event_filter = EventFilter(topic, partition, broker, tuple(kind or ()), since_ms)
     if topic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
 
@@ -15,25 +15,21 @@ from tidelog_admin_api.bodies.leader_bodies import (
     LeaderResults,
     MoveLeadersRequest,
     PartitionSelector,
-    leader_results,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs
-from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid, multi_status
 
 router = APIRouter(prefix="/v1/leaders", tags=["leaders"])
 
-_NOT_ALL: dict[int | str, dict[str, Any]] = {
-    HTTPStatus.MULTI_STATUS.value: {
-        "model": LeaderResults,
-        "description": "Some could not be made leaders; each says why.",
-    }
-}
+_RESPONSES = CHANGE_PROBLEMS | multi_status(
+    LeaderResults, "Some leaders were not elected; the `error` of each says why."
+)
 
 
-@router.post("/elect-preferred", responses=CHANGE_PROBLEMS | _NOT_ALL)
+@router.post("/elect-preferred", responses=_RESPONSES)
 async def elect_preferred_leaders(
-    admin: AskAdmin,
+    admin: AdminDep,
     answer: Response,
     body: Annotated[
         ElectPreferredRequest | None,
@@ -42,9 +38,9 @@ async def elect_preferred_leaders(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> LeaderResults:
-    """Elects preferred replicas that are in sync: of some partitions, of topics, or of all.
+    """Elects in-sync preferred replicas for some partitions, for topics, or for all partitions.
 
-    The answer leaves out partitions that their preferred replica leads already.
+    The answer leaves out partitions whose preferred replica already leads.
 
     Leadership returns to preferred replicas by itself: every leader_balance_interval_ms (5
     minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
@@ -55,15 +51,15 @@ async def elect_preferred_leaders(
     return _results(answer, changes)
 
 
-@router.post("/move", responses=CHANGE_PROBLEMS | _NOT_ALL)
+@router.post("/move", responses=_RESPONSES)
 async def move_leaders(
-    admin: AskAdmin,
+    admin: AdminDep,
     body: MoveLeadersRequest,
     answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> LeaderResults:
-    """Makes chosen replicas leaders; each becomes the preferred replica of its partition."""
+    """Makes the named replicas leaders and the preferred replicas of their partitions."""
     leaders: dict[TopicPartition, int] = {}
     for move in body.moves:
         name = TopicPartition(move.topic, move.partition)
@@ -74,7 +70,7 @@ async def move_leaders(
 
 
 def _chosen(selectors: Iterable[PartitionSelector]) -> dict[str, list[int]]:
-    """Returns the partitions by topic. A topic without numbers is selected as a whole."""
+    """Returns the partitions by topic. An empty list selects all partitions of the topic."""
     chosen: dict[str, list[int]] = {}
     whole: set[str] = set()
     for selector in selectors:
@@ -85,7 +81,7 @@ def _chosen(selectors: Iterable[PartitionSelector]) -> dict[str, list[int]]:
 
 
 def _results(answer: Response, changes: list[LeaderChange]) -> LeaderResults:
-    results = leader_results(changes)
+    results = LeaderResults.model_validate({"items": changes})
     if results.has_failures:
         answer.status_code = HTTPStatus.MULTI_STATUS
     return results

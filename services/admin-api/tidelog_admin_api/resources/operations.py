@@ -19,7 +19,6 @@ from tidelog_admin_api.accepted import (
 from tidelog_admin_api.bodies.operation_bodies import (
     BegunOperation,
     CancelledOperation,
-    MoveProgress,
     MoveProgressPage,
     Operation,
     OperationKind,
@@ -31,7 +30,7 @@ from tidelog_admin_api.bodies.operation_bodies import (
     Throttle,
     ThrottleRequest,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.paging import Paging, PagingQuery, page_of
 from tidelog_admin_api.parameters import MAX_NAME_LENGTH, MAX_QUERY_ENTRIES, DryRun
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
@@ -41,23 +40,28 @@ router = APIRouter(prefix="/v1/operations", tags=["operations"])
 
 Id = Annotated[
     str,
-    Path(min_length=1, max_length=MAX_NAME_LENGTH, description="its id", examples=["grow-2026-01"]),
+    Path(
+        min_length=1,
+        max_length=MAX_NAME_LENGTH,
+        description="id of the operation",
+        examples=["grow-2026-01"],
+    ),
 ]
 
 States = Annotated[
     list[OperationState] | None,
-    Query(max_length=MAX_QUERY_ENTRIES, description="of these states; default: of all"),
+    Query(max_length=MAX_QUERY_ENTRIES, description="only these states; default: all"),
 ]
 
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_operations(
-    admin: AskAdmin,
+    admin: AdminDep,
     paging: PagingQuery,
     state: States = None,
     kind: Annotated[
         list[OperationKind] | None,
-        Query(max_length=MAX_QUERY_ENTRIES, description="of these kinds; default: of all"),
+        Query(max_length=MAX_QUERY_ENTRIES, description="only these kinds; default: all"),
     ] = None,
 ) -> OperationPage:
     """Lists running operations and the last 100 that have ended, the newest first."""
@@ -74,28 +78,27 @@ async def operation_page(
     items, token = page_of(
         "operations", found, lambda o: (-o.requested_at_ms, o.operation_id), paging
     )
-    return OperationPage(
-        items=[Operation.model_validate(operation) for operation in items], next_page_token=token
-    )
+    return OperationPage.of_items(items, token)
 
 
 @router.get("/{operation_id}", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_operation(admin: AskAdmin, operation_id: Id, answer: Response) -> Operation:
-    """Describes an operation and its progress. Its moves are a resource of their own."""
+async def describe_operation(admin: AdminDep, operation_id: Id, answer: Response) -> Operation:
+    """Describes an operation and its progress.
+
+    /v1/operations/{operation_id}/moves lists its moves.
+    """
     operation = await admin.describe_operation(operation_id)
     answer.headers["ETag"] = etag(operation.revision)
     return Operation.model_validate(operation)
 
 
 @router.get("/{operation_id}/moves", responses=READ_PROBLEMS)
-async def list_moves(admin: AskAdmin, operation_id: Id, paging: PagingQuery) -> MoveProgressPage:
+async def list_moves(admin: AdminDep, operation_id: Id, paging: PagingQuery) -> MoveProgressPage:
     """Lists an operation's moves by topic and partition, and the replicas that each waits for."""
     moves, token = await admin.operation_moves_page(
         operation_id, paging.page_size, paging.page_token
     )
-    return MoveProgressPage(
-        items=[MoveProgress.model_validate(move) for move in moves], next_page_token=token
-    )
+    return MoveProgressPage.of_items(moves, token)
 
 
 @router.post(
@@ -104,12 +107,12 @@ async def list_moves(admin: AskAdmin, operation_id: Id, paging: PagingQuery) -> 
         **CHANGE_PROBLEMS,
         HTTPStatus.ACCEPTED.value: {
             "model": CancelledOperation,
-            "description": "Moves under way go back; Location is the operation.",
+            "description": "Active moves are being reverted; Location is the operation.",
         },
     },
 )
 async def cancel_operation(
-    admin: AskAdmin,
+    admin: AdminDep,
     operation_id: Id,
     answer: Response,
     dry_run: DryRun = False,
@@ -117,8 +120,8 @@ async def cancel_operation(
 ) -> CancelledOperation:
     """Cancels an operation.
 
-    Moves that have not begun are dropped. Those under way are reverted to their original
-    replicas. Those that are done stay. A repeated request is accepted.
+    Waiting moves are dropped, active moves are reverted to their original replicas, and
+    completed moves stay. A repeated request is accepted.
     """
 
     async def current() -> int:
@@ -135,19 +138,18 @@ async def cancel_operation(
 
 @router.post("/{operation_id}/reverse", responses=ACCEPTED_RESPONSES)
 async def reverse_operation(
-    admin: AskAdmin,
+    admin: AdminDep,
     operation_id: Id,
     answer: Response,
     body: OptionalRequest = None,
     dry_run: DryRun = False,
 ) -> BegunOperation:
-    """Moves back what an operation has moved, as an operation of its own.
+    """Reverses the completed moves of an operation, by a new operation.
 
     Partitions that have been moved again since, or deleted, stay as they are.
     """
-    asked = body or OperationRequest()
-    begun = await admin.reverse_operation(operation_id, **asked.arguments(dry_run=dry_run))
-    return accepted_answer(begun, answer)
+    arguments = (body or OperationRequest()).arguments(dry_run=dry_run)
+    return accepted_answer(await admin.reverse_operation(operation_id, **arguments), answer)
 
 
 moves_router = APIRouter(prefix="/v1", tags=["operations"])
@@ -155,9 +157,9 @@ moves_router = APIRouter(prefix="/v1", tags=["operations"])
 
 @moves_router.get("/reassignments", responses=READ_PROBLEMS)
 async def list_reassignments(
-    admin: AskAdmin, paging: PagingQuery, state: States = None
+    admin: AdminDep, paging: PagingQuery, state: States = None
 ) -> OperationPage:
-    """Lists operations whose moves were chosen by hand, the newest first.
+    """Lists operations of kind reassignment, the newest first.
 
     /v1/operations lists all kinds.
     """
@@ -166,36 +168,38 @@ async def list_reassignments(
 
 @moves_router.post("/reassignments", responses=ACCEPTED_RESPONSES)
 async def reassign(
-    admin: AskAdmin, body: ReassignRequest, answer: Response, dry_run: DryRun = False
+    admin: AdminDep, body: ReassignRequest, answer: Response, dry_run: DryRun = False
 ) -> BegunOperation:
-    """Moves partitions to the named brokers, whose number may change the replication factor."""
+    """Moves partitions to the named brokers.
+
+    A different number of brokers changes the replication factor.
+    """
     moves = [
         Move(move.topic, move.partition, tuple(move.target), tuple(move.original), move.topic_id)
         for move in body.moves
     ]
-    begun = await admin.reassign(moves, **body.arguments(dry_run=dry_run))
-    return accepted_answer(begun, answer)
+    accepted = await admin.reassign(moves, **body.arguments(dry_run=dry_run))
+    return accepted_answer(accepted, answer)
 
 
 @moves_router.post("/rebalance", responses=ACCEPTED_RESPONSES)
 async def rebalance(
-    admin: AskAdmin,
+    admin: AdminDep,
     answer: Response,
     body: OptionalRequest = None,
     dry_run: DryRun = False,
 ) -> BegunOperation:
     """Balances replicas and preferred leaders over the present brokers with the fewest moves."""
-    asked = body or OperationRequest()
-    begun = await admin.rebalance(**asked.arguments(dry_run=dry_run))
-    return accepted_answer(begun, answer)
+    arguments = (body or OperationRequest()).arguments(dry_run=dry_run)
+    return accepted_answer(await admin.rebalance(**arguments), answer)
 
 
 throttle_router = APIRouter(prefix="/v1/throttle", tags=["operations"])
 
 
 @throttle_router.get("", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_throttle(admin: AskAdmin, response: Response) -> Throttle:
-    """Describes the present throttle."""
+async def describe_throttle(admin: AdminDep, response: Response) -> Throttle:
+    """Describes the throttle of moves."""
     throttle = await admin.describe_throttle()
     response.headers["ETag"] = etag(throttle.revision)
     return Throttle.model_validate(throttle)
@@ -204,12 +208,12 @@ async def describe_throttle(admin: AskAdmin, response: Response) -> Throttle:
 @throttle_router.put("", responses={**TAGGED, **CHANGE_PROBLEMS})
 async def set_throttle(
     body: ThrottleRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     if_match: IfMatch = None,
     dry_run: DryRun = False,
 ) -> Throttle:
-    """Sets the throttle of all moves, also of those under way; it never slows in-sync replicas."""
+    """Sets the throttle of all moves, also of active ones. It never slows in-sync replicas."""
 
     async def current() -> int:
         return (await admin.describe_throttle()).revision

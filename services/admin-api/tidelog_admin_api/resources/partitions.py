@@ -14,38 +14,44 @@ from tidelog.errors import unknown_partition
 from tidelog.inspection.model import StateRequest
 from tidelog.inspection.replica_reports import Replicas, replicas_by_partition
 from tidelog.model import MAX_INT32
-from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.event_bodies import EventList, event_list
 from tidelog_admin_api.bodies.partition_bodies import PartitionPage, PartitionWithReplicas
-from tidelog_admin_api.dependencies import AskAdmin, AskStates, AskTimelines
+from tidelog_admin_api.dependencies import AdminDep, StatesDep, TimelinesDep
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.paging import PagingQuery, page_of
-from tidelog_admin_api.parameters import BeforeMs, PartitionNumber, TopicName
+from tidelog_admin_api.parameters import (
+    DEFAULT_EVENTS,
+    BeforeMs,
+    EventLimit,
+    PartitionNumber,
+    SinceMs,
+    TopicName,
+)
 from tidelog_admin_api.problems import READ_PROBLEMS
 from tidelog_admin_api.replica_views import partition_of, partition_with_replicas
 
 # How long brokers may take to report their replicas.
-LOOK_TIMEOUT_MS = 1_000
-DEFAULT_EVENTS = 100
-MAX_EVENTS = 1_000
+REPORT_TIMEOUT_MS = 1_000
 
 router = APIRouter(prefix="/v1/topics/{topic}/partitions", tags=["partitions"])
 
-_Broker = Annotated[int | None, Query(ge=0, le=MAX_INT32, description="a broker's id")]
+_Broker = Annotated[int | None, Query(ge=0, le=MAX_INT32, description="id of a broker")]
 
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_partitions(
     topic: TopicName,
-    admin: AskAdmin,
-    states: AskStates,
+    admin: AdminDep,
+    states: StatesDep,
     paging: PagingQuery,
-    unwell: Annotated[bool, Query(description="only those that are unwell")] = False,
-    leader: Annotated[_Broker, Query(description="only those that this broker leads")] = None,
-    broker: Annotated[_Broker, Query(description="only those with a replica there")] = None,
-    moving: Annotated[bool, Query(description="only those that are being moved")] = False,
+    unwell: Annotated[bool, Query(description="true: only unhealthy partitions")] = False,
+    leader: Annotated[_Broker, Query(description="only partitions that this broker leads")] = None,
+    broker: Annotated[
+        _Broker, Query(description="only partitions with a replica on this broker")
+    ] = None,
+    moving: Annotated[bool, Query(description="true: only partitions that are moved")] = False,
     logs: Annotated[
-        bool, Query(description="also how far their logs reach, as the leaders tell")
+        bool, Query(description="true: also the state of each log, as the leader reports it")
     ] = False,
 ) -> PartitionPage:
     """Lists partitions by number, with their leader, ISR and health."""
@@ -63,7 +69,7 @@ async def list_partitions(
     page, token = page_of(f"partitions of {topic}", partitions, lambda p: (p.partition,), paging)
     reported: Mapping[int, Replicas] = {}
     if logs and page:
-        answers = await states.ask(StateRequest(topic), LOOK_TIMEOUT_MS)
+        answers = await states.ask(StateRequest(topic), REPORT_TIMEOUT_MS)
         reported = replicas_by_partition(answers.states, topic)
     return PartitionPage(
         items=[partition_of(topic, p, reported.get(p.partition)) for p in page],
@@ -75,15 +81,15 @@ async def list_partitions(
 async def describe_partition(
     topic: TopicName,
     partition: PartitionNumber,
-    admin: AskAdmin,
-    states: AskStates,
+    admin: AdminDep,
+    states: StatesDep,
 ) -> PartitionWithReplicas:
-    """Describes a partition with every replica: its log's offsets, its lag and its problem."""
+    """Describes a partition and each replica: offsets of its log, its lag and its problem."""
     described = await admin.describe_topic(topic)
     found = next((p for p in described.partitions if p.partition == partition), None)
     if found is None:
         raise unknown_partition(topic, partition, described.partition_count)
-    reported = await states.ask(StateRequest(topic, partition), LOOK_TIMEOUT_MS)
+    reported = await states.ask(StateRequest(topic, partition), REPORT_TIMEOUT_MS)
     return partition_with_replicas(topic, found, reported)
 
 
@@ -91,20 +97,15 @@ async def describe_partition(
 async def list_partition_events(
     topic: TopicName,
     partition: PartitionNumber,
-    timelines: AskTimelines,
-    since_ms: Annotated[
-        int,
-        Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known"),
-    ] = 0,
+    timelines: TimelinesDep,
+    since_ms: SinceMs = 0,
     before_ms: BeforeMs = None,
-    limit: Annotated[
-        int, Query(ge=1, le=MAX_EVENTS, description="the newest ones")
-    ] = DEFAULT_EVENTS,
+    limit: EventLimit = DEFAULT_EVENTS,
 ) -> EventList:
-    """Lists the newest state changes of the partition and of its whole topic.
+    """Lists the newest state changes of the partition and of its topic, the oldest first.
 
-    The oldest of them comes first. They come from what services remember and from the topic
-    __state_changes, which also has the changes of services that have ended.
+    The sources are the memory of services and the topic __state_changes, which also holds the
+    changes of services that have ended.
     """
     event_filter = EventFilter(topic, partition, since_ms=since_ms, before_ms=before_ms)
     timeline = await timelines.timeline(event_filter.scope)

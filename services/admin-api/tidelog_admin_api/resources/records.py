@@ -1,23 +1,21 @@
-"""Records of a topic, for scripts without gRPC: small writes and reads."""
+"""/v1/topics/{topic}/…/records: small writes and reads for scripts without gRPC."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
 from tidelog.errors import TidelogError
 from tidelog.model import OnDamage, TopicPartition
 from tidelog_admin_api.bodies.base import MAX_INT64
-from tidelog_admin_api.bodies.problem import FieldError
 from tidelog_admin_api.bodies.record_bodies import (
     ACKS,
     MAX_RECORDS,
     MAX_TIMESTAMP_MS,
-    DamagedRange,
     EncodingWord,
     OnDamageWord,
     ProduceRequest,
@@ -27,14 +25,21 @@ from tidelog_admin_api.bodies.record_bodies import (
     read_records,
     records_to_send,
 )
-from tidelog_admin_api.dependencies import AskGateway
+from tidelog_admin_api.dependencies import GatewayDep
 from tidelog_admin_api.parameters import (
     USUAL_TIMEOUT_MS,
     PartitionNumber,
     TimeoutMs,
     TopicName,
 )
-from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, declared, invalid
+from tidelog_admin_api.problems import (
+    CHANGE_PROBLEMS,
+    READ_PROBLEMS,
+    declared,
+    invalid,
+    invalid_fields,
+    multi_status,
+)
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, to_bytes
 from tidelog_admin_api.record_reader import (
     MAX_RECORD_BYTES,
@@ -56,53 +61,47 @@ DEFAULT_LATEST = 10
 
 router = APIRouter(prefix="/v1/topics", tags=["records"])
 
-_NOT_ALL: dict[int | str, dict[str, Any]] = {
-    HTTPStatus.MULTI_STATUS.value: {
-        "model": ProduceResults,
-        "description": "Some records are not known to be written; each says why.",
-    }
-}
+_NOT_ALL = multi_status(
+    ProduceResults, "Some records are not known to be written; the `error` of each says why."
+)
 
 
 @router.post("/{topic}/records", responses=CHANGE_PROBLEMS | _NOT_ALL)
 async def produce_records(
-    gateway: AskGateway,
+    gateway: GatewayDep,
     topic: TopicName,
     body: ProduceRequest,
     answer: Response,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> ProduceResults:
-    """Writes records; each has its own result, in the order of the request.
+    """Writes records. Each record has its own result, in the order of the request.
 
-    If no record is written, all for the same reason, that error is the answer.
+    If no record is written and the error is the same for all, the answer is that error.
     """
-    # In a thread, so that the event loop serves other requests meanwhile.
+    # In a thread, so that the event loop continues to serve other requests.
     records, wrong = await asyncio.to_thread(records_to_send, body)
     if wrong:
-        raise invalid(
-            "; ".join(f"{one.field}: {one.message}" for one in wrong[:3]),
-            [FieldError(field=one.field, message=one.message) for one in wrong],
-        )
+        raise invalid_fields(wrong)
     outcomes = await gateway.sender.send(topic, records, ACKS[body.acks], timeout_ms)
     failures = [outcome for outcome in outcomes if isinstance(outcome, TidelogError)]
-    if len(failures) == len(outcomes) and _is_one_refusal(failures):
+    if len(failures) == len(outcomes) and _is_one_rejection(failures):
         raise failures[0]
     if failures:
         answer.status_code = HTTPStatus.MULTI_STATUS
     return await produce_results(topic, outcomes)
 
 
-def _is_one_refusal(failures: Sequence[TidelogError]) -> bool:
+def _is_one_rejection(failures: Sequence[TidelogError]) -> bool:
     return len({failure.code for failure in failures}) == 1 and not failures[0].outcome_unknown
 
 
-FromOffset = Annotated[int | None, Query(ge=0, le=MAX_INT64, description="from this offset on")]
+FromOffset = Annotated[int | None, Query(ge=0, le=MAX_INT64, description="first offset to read")]
 FromTimestampMs = Annotated[
     int | None,
     Query(
         ge=0,
         le=MAX_TIMESTAMP_MS,
-        description="from the first record at or after it, milliseconds since 1970",
+        description="read from the first record at or after this time, in milliseconds since 1970",
     ),
 ]
 Newest = Annotated[
@@ -110,16 +109,17 @@ Newest = Annotated[
     Query(
         ge=1,
         le=MAX_RECORDS,
-        description="the newest ones, with a key the newest that have it; fewer where offsets "
-        "have gaps; default: 10, where neither offset nor timestamp_ms is given",
+        description="number of newest records to read; with `key`, of the newest with that key. "
+        "There may be fewer if offsets have gaps. Default: 10, if neither `offset` nor "
+        "`timestamp_ms` is given",
     ),
 ]
 WithKey = Annotated[
     str | None,
     Query(
         max_length=MAX_KEY_LENGTH,
-        description=f"records with this key alone, among the next {MAX_SCANNED_RECORDS}, or "
-        "as many last ones where the newest are asked for",
+        description=f"only records with this key, among the next {MAX_SCANNED_RECORDS} records; "
+        "with `latest`, among the last",
     ),
 ]
 MaxBytes = Annotated[
@@ -127,20 +127,33 @@ MaxBytes = Annotated[
     Query(
         ge=1,
         le=MAX_READ_BYTES,
-        description="of keys, values and headers, each of which counts for 256 bytes more; one "
-        f"record comes also if it is larger, up to {MAX_RECORD_BYTES} bytes",
+        description="maximum size of all keys, values and headers; each header counts as 256 "
+        "bytes more. A single record is returned even if it is larger, up to "
+        f"{MAX_RECORD_BYTES} bytes",
     ),
 ]
-ShownAs = Annotated[EncodingWord, Query(description="of values, where they can be so")]
+ValueEncoding = Annotated[
+    EncodingWord,
+    Query(
+        description="encoding of values; a value that it cannot represent is text or base64, "
+        "which `value_encoding` shows"
+    ),
+]
 WaitMs = Annotated[
-    int, Query(ge=0, le=MAX_WAIT_MS, description="for a first record, where there is none yet")
+    int,
+    Query(
+        ge=0,
+        le=MAX_WAIT_MS,
+        description="how long to wait for a first record if there is none yet, in milliseconds",
+    ),
 ]
 AtDamage = Annotated[
     OnDamageWord,
     Query(
-        description="at records that the last disk which held them has damaged. raise: the "
-        "answer is RECORDS_DAMAGED, whose `damaged` has their offsets, unless sound ones come "
-        "before them; skip: they are left out and listed in `damaged`"
+        description="how to treat records that are damaged on the last disk that held them. "
+        "raise: the answer is RECORDS_DAMAGED, and its `damaged` has the offsets; intact records "
+        "before the damage are returned first. skip: damaged records are left out, and `damaged` "
+        "lists their offsets"
     ),
 ]
 
@@ -150,7 +163,7 @@ AtDamage = Annotated[
     responses=READ_PROBLEMS | declared(HTTPStatus.GONE),
 )
 async def read_partition_records(
-    gateway: AskGateway,
+    gateway: GatewayDep,
     topic: TopicName,
     partition: PartitionNumber,
     offset: FromOffset = None,
@@ -159,15 +172,15 @@ async def read_partition_records(
     key: WithKey = None,
     max_records: Annotated[int, Query(ge=1, le=MAX_RECORDS)] = DEFAULT_READ_RECORDS,
     max_bytes: MaxBytes = DEFAULT_READ_BYTES,
-    encoding: ShownAs = "json",
+    encoding: ValueEncoding = "json",
     wait_ms: WaitMs = 0,
     on_damage: AtDamage = "raise",
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> RecordPage:
     """Reads a few committed records: from an offset, from a time, or the newest.
 
-    When the time is up, the answer is what has been read so far. There are more records if
-    `next_offset` is below `end_offset`.
+    When the time is up, the answer has the records that were read so far. There are more records
+    if `next_offset` is below `end_offset`.
     """
     start = _start(offset, timestamp_ms, latest)
     name = TopicPartition(topic, partition)
@@ -185,30 +198,19 @@ async def read_partition_records(
         read = await read_from(consumer, name, start, bound, gateway.dependencies.clock)
     finally:
         await consumer.close()
-    return RecordPage(
-        items=await read_records(read.records, Encoding(encoding)),
-        next_offset=read.next_offset,
-        log_start_offset=read.log_start_offset,
-        end_offset=read.end_offset,
-        damaged=[DamagedRange.model_validate(damaged) for damaged in read.damaged],
-    )
+    return RecordPage.of(read, items=await read_records(read.records, Encoding(encoding)))
 
 
 def _start(offset: int | None, timestamp_ms: int | None, latest: int | None) -> Start:
-    given = [name for name, value in _named(offset, timestamp_ms, latest) if value is not None]
+    starts = {"offset": offset, "timestamp_ms": timestamp_ms, "latest": latest}
+    given = [name for name, value in starts.items() if value is not None]
     if len(given) > 1:
-        raise invalid(f"{' and '.join(given)} name different places to begin; give one of them")
+        raise invalid(f"{' and '.join(given)} exclude each other; give one of them")
     if offset is not None:
         return AtOffset(offset)
     if timestamp_ms is not None:
         return AtTime(timestamp_ms)
     return Latest(latest or DEFAULT_LATEST)
-
-
-def _named(
-    offset: int | None, timestamp_ms: int | None, latest: int | None
-) -> list[tuple[str, int | None]]:
-    return [("offset", offset), ("timestamp_ms", timestamp_ms), ("latest", latest)]
 
 
 def _key(key: str | None) -> bytes | None:

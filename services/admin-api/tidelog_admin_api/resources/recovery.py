@@ -1,4 +1,4 @@
-"""/v1/recovery: leaders for partitions without one, at the price of records."""
+"""/v1/recovery: elects leaders for partitions without one, even if records are lost."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from tidelog_admin_api.bodies.recovery_bodies import (
     Recovery,
     RecoveryPage,
     RecoveryResults,
-    recovery_results,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     USUAL_TIMEOUT_MS,
@@ -25,7 +24,7 @@ from tidelog_admin_api.parameters import (
     TimeoutMs,
     TopicQuery,
 )
-from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, multi_status
 from tidelog_admin_api.resources.topics import details_of
 
 MAX_PARTITIONS_IN_QUERY = 1_000
@@ -35,50 +34,44 @@ router = APIRouter(prefix="/v1/recovery", tags=["recovery"])
 
 @router.get("", responses=READ_PROBLEMS)
 async def describe_recovery(
-    admin: AskAdmin,
+    admin: AdminDep,
     paging: PagingQuery,
     topic: TopicQuery = "",
     partition: Annotated[
         list[PartitionNumber] | None,
         Query(
             max_length=MAX_PARTITIONS_IN_QUERY,
-            description="of the topic; default: every one that has no leader",
+            description="partitions of the topic; default: all partitions without a leader",
         ),
     ] = None,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> RecoveryPage:
     """Describes partitions without a leader.
 
-    It shows what their surviving replicas hold, and what each choice of a leader would lose.
-    Partitions with a leader are left out.
+    The answer shows what their surviving replicas hold, and what each choice of a leader would
+    lose. It leaves out partitions that have a leader.
     """
     found = await admin.describe_recovery(topic, partition or (), timeout_ms)
     items, token = page_of("recovery", found, lambda r: (r.topic, r.partition), paging)
-    return RecoveryPage(
-        items=[Recovery.model_validate(details) for details in items], next_page_token=token
-    )
+    return RecoveryPage.of_items(items, token)
 
 
-@router.post(
-    "",
-    responses={
-        **CHANGE_PROBLEMS,
-        HTTPStatus.MULTI_STATUS.value: {
-            "model": RecoveryResults,
-            "description": "Some have no leader yet; each says why.",
-        },
-    },
+_NOT_ALL = multi_status(
+    RecoveryResults, "Some partitions have no leader yet; the `error` of each says why."
 )
+
+
+@router.post("", responses=CHANGE_PROBLEMS | _NOT_ALL)
 async def recover_partitions(
-    admin: AskAdmin,
+    admin: AdminDep,
     body: RecoverRequest,
     answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> RecoveryResults:
-    """Consents to the loss of records.
+    """Elects leaders for partitions without one, with consent to the loss of records.
 
-    Elects the chosen replicas, or the best surviving ones, for partitions whose replicas with
+    It elects the chosen replicas, or the best surviving ones. Use it if the replicas that hold
     every committed record will not come back. `confirm` must be the topic's name.
     """
     choices = [
@@ -99,8 +92,9 @@ async def recover_partitions(
         await details_of(body.topic, admin, with_partitions=False)
         raise TidelogError(
             ErrorCode.NOT_CONFIRMED,
-            f"records of topic {body.topic!r} may be lost for good; look at what each choice loses "
-            f"by dry_run=true, then confirm it with the topic's name: confirm is {body.confirm!r}",
+            f"records of topic {body.topic!r} may be lost for good. Check with dry_run=true "
+            "what each choice loses, then set confirm to the topic's name; it is "
+            f"{body.confirm!r}",
         )
     recovered = await admin.recover_partitions(
         body.topic,
@@ -109,7 +103,9 @@ async def recover_partitions(
         from_live_replicas=body.from_live_replicas,
         choices=choices,
     )
-    results = recovery_results(body.topic, recovered)
+    results = RecoveryResults.model_validate(
+        {"topic": body.topic, "results": recovered, "described": []}
+    )
     if results.has_failures:
         answer.status_code = HTTPStatus.MULTI_STATUS
     return results

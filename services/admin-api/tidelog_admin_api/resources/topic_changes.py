@@ -18,7 +18,7 @@ from tidelog_admin_api.bodies.topic_bodies import (
     ResizedTopic,
     config_text,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs, TopicName
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid
@@ -32,7 +32,7 @@ factors = APIRouter(tags=["topics"])
 async def alter_topic_config(
     topic: TopicName,
     body: ConfigRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     if_match: IfMatch = None,
     dry_run: DryRun = False,
@@ -40,7 +40,7 @@ async def alter_topic_config(
 ) -> AlteredConfig:
     """Sets some keys and resets others to their defaults, without a restart.
 
-    Keys that already have their new value are accepted.
+    Keys that already have the requested value are accepted.
     """
 
     async def current() -> int:
@@ -62,15 +62,15 @@ async def alter_topic_config(
 async def set_partition_count(
     topic: TopicName,
     body: PartitionCountRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     if_match: IfMatch = None,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> ResizedTopic:
-    """Adds partitions after the last, or deletes the last ones with their data.
+    """Adds partitions, or deletes the last partitions with their data.
 
-    `confirm` has to name the topic for a deletion. A repeated deletion waits for the present one.
+    A deletion needs the topic's name in `confirm`. A repeated deletion waits for the first one.
     """
     now = await details_of(topic, admin, with_partitions=False)
 
@@ -78,17 +78,17 @@ async def set_partition_count(
         return now.revision
 
     expected = await expected_revision(if_match, current)
-    going_already = now.partitions_being_removed > 0 and body.partitions == now.partition_count
+    is_repeated = now.partitions_being_removed > 0 and body.partitions == now.partition_count
     confirm = body.confirm
-    if going_already:
-        # The removal was confirmed before; the revision makes sure that no further partition is
+    if is_repeated:
+        # The first request was confirmed. The revision ensures that no further partition is
         # removed.
         confirm, expected = confirm or topic, expected or now.revision
-    grows = body.partitions >= now.partition_count and not going_already
+    grows = body.partitions >= now.partition_count and not is_repeated
     if body.assignment and not grows:
         raise invalid(
-            f"assignment places partitions that are added, and topic {topic} has "
-            f"{now.partition_count} already; leave it out, or ask for more partitions"
+            f"assignment is only for added partitions, and topic {topic} already has "
+            f"{now.partition_count} partitions; omit it, or request more partitions"
         )
     if grows:
         resized = await admin.add_partitions(
@@ -111,15 +111,12 @@ async def set_partition_count(
             dry_run=dry_run,
         )
     response.headers["ETag"] = etag(resized.revision)
-    return ResizedTopic(
+    return ResizedTopic.of(
+        resized,
         topic=topic,
         partitions=body.partitions,
         added=resized.partitions if grows else 0,
         removed=0 if grows else resized.partitions,
-        revision=resized.revision,
-        pending_brokers=list(resized.pending_brokers),
-        assignment=[list(replicas) for replicas in resized.assignment],
-        brokers=list(resized.brokers),
     )
 
 
@@ -127,27 +124,27 @@ async def set_partition_count(
 async def set_replication_factor(
     topic: TopicName,
     body: ReplicationFactorRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     dry_run: DryRun = False,
 ) -> BegunOperation:
-    """Changes the replication factor of the topic; a dry run shows the plan."""
-    return await _begin_factor([topic], body, admin, response, dry_run=dry_run)
+    """Changes the replication factor of the topic. A dry run returns the plan."""
+    return await _set_factor([topic], body, admin, response, dry_run=dry_run)
 
 
 @factors.put("/v1/replication-factor", responses=ACCEPTED_RESPONSES)
 async def set_replication_factor_of_several(
     body: FactorOfSeveralRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     dry_run: DryRun = False,
 ) -> BegunOperation:
     """Changes the replication factor of several topics, as one operation."""
     topics = list(dict.fromkeys(body.topics))
-    return await _begin_factor(topics, body, admin, response, dry_run=dry_run)
+    return await _set_factor(topics, body, admin, response, dry_run=dry_run)
 
 
-async def _begin_factor(
+async def _set_factor(
     topics: Sequence[str],
     body: ReplicationFactorRequest,
     admin: Admin,
@@ -155,7 +152,7 @@ async def _begin_factor(
     *,
     dry_run: bool,
 ) -> BegunOperation:
-    begun = await admin.set_replication_factor(
+    accepted = await admin.set_replication_factor(
         topics, body.replication_factor, **body.arguments(dry_run=dry_run)
     )
-    return accepted_answer(begun, response)
+    return accepted_answer(accepted, response)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -17,7 +18,6 @@ from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.topic import is_internal
 from tidelog_admin_api.bodies.topic_bodies import (
-    ConfigEntry,
     CreatedTopic,
     CreateTopicRequest,
     DeletedTopic,
@@ -26,7 +26,7 @@ from tidelog_admin_api.bodies.topic_bodies import (
     TopicSummary,
     config_text,
 )
-from tidelog_admin_api.dependencies import AskAdmin
+from tidelog_admin_api.dependencies import AdminDep
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     MAX_NAME_LENGTH,
@@ -41,9 +41,12 @@ from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 router = APIRouter(prefix="/v1/topics", tags=["topics"])
 
 _CREATED: dict[int | str, dict[str, Any]] = {
-    HTTPStatus.OK.value: {"model": CreatedTopic, "description": "What a dry run would create."},
+    HTTPStatus.OK.value: {
+        "model": CreatedTopic,
+        "description": "Dry run: the topic that would be created.",
+    },
     HTTPStatus.CREATED.value: {
-        "description": "It is there; Location names it.",
+        "description": "The topic was created; Location names it.",
         "headers": {
             "Location": {"schema": {"type": "string"}, "example": "/v1/topics/sea"},
         },
@@ -54,14 +57,15 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 
 @router.get("", responses=READ_PROBLEMS)
 async def list_topics(
-    admin: AskAdmin,
+    admin: AdminDep,
     paging: PagingQuery,
     name_contains: Annotated[
-        str, Query(max_length=MAX_NAME_LENGTH, description="only those; case matters")
+        str,
+        Query(max_length=MAX_NAME_LENGTH, description="only names with this text; case-sensitive"),
     ] = "",
-    internal: Annotated[bool, Query(description="also those that the cluster has itself")] = False,
+    internal: Annotated[bool, Query(description="true: also internal topics")] = False,
     unwell: Annotated[
-        bool, Query(description="only those with a partition that is unwell")
+        bool, Query(description="true: only topics with an unhealthy partition")
     ] = False,
 ) -> TopicPage:
     """Lists topics by name, with the health of their partitions."""
@@ -71,36 +75,31 @@ async def list_topics(
         if name_contains in topic.name
         and (str(counts := HealthCounts.of([topic])) != SOUND or not unwell)
     ]
-    page, token = page_of("topics", topics, lambda told: (told[0].name,), paging)
-    return TopicPage(items=[_summary(*told) for told in page], next_page_token=token)
+    page, token = page_of("topics", topics, lambda pair: (pair[0].name,), paging)
+    return TopicPage(items=[_summary(*pair) for pair in page], next_page_token=token)
 
 
 def _summary(topic: TopicDescription, counts: HealthCounts) -> TopicSummary:
-    return TopicSummary(
+    return TopicSummary.of(
+        topic,
         topic=topic.name,
-        topic_id=topic.topic_id,
-        replication_factor=topic.replication_factor,
         internal=is_internal(topic.name),
-        config=dict(topic.config),
         health=str(counts),
-        partitions=counts.partitions,
-        without_leader=counts.without_leader,
-        below_min_isr=counts.below_min_isr,
-        under_replicated=counts.under_replicated,
+        **asdict(counts),
     )
 
 
 @router.post("", status_code=HTTPStatus.CREATED, responses=_CREATED)
 async def create_topic(
     body: CreateTopicRequest,
-    admin: AskAdmin,
+    admin: AdminDep,
     response: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> CreatedTopic:
-    """Creates a topic, and answers when its replicas have started or the time is up.
+    """Creates a topic, and waits until its replicas have started or the time is up.
 
-    A dry run shows where the replicas would be placed.
+    A dry run shows the placement of the replicas.
     """
     partitions, factor = body.partitions, body.replication_factor
     if partitions is None:
@@ -108,7 +107,7 @@ async def create_topic(
     if factor is None and body.assignment:
         factor = len(body.assignment[0])
     elif factor is None:
-        factor = await _usual_factor(body, admin)
+        factor = await _default_factor(body, admin)
     config = {key: config_text(value) for key, value in body.config.items()}
     created = await admin.create_topic(
         body.topic,
@@ -124,39 +123,32 @@ async def create_topic(
         response.status_code = HTTPStatus.OK
     else:
         response.headers["Location"] = f"{router.prefix}/{quote(body.topic, safe='')}"
-    return CreatedTopic(
-        topic=body.topic,
-        topic_id=created.topic_id,
-        partitions=partitions,
-        replication_factor=factor,
-        config=config,
-        pending_brokers=list(created.pending_brokers),
-        assignment=[list(replicas) for replicas in created.assignment],
-        trace_id=created.trace_id,
+    return CreatedTopic.of(
+        created, topic=body.topic, partitions=partitions, replication_factor=factor, config=config
     )
 
 
-async def _usual_factor(body: CreateTopicRequest, admin: Admin) -> int:
-    """Returns the replication factor of a topic that is created without one.
+async def _default_factor(body: CreateTopicRequest, admin: Admin) -> int:
+    """Returns the replication factor for a request without one.
 
     It is DEFAULT_REPLICATION_FACTOR, or the number of brokers if that is lower, as in the CLI.
-    A request that repeats an operation id gets the factor of the existing topic, however many
-    brokers there are by then.
+    A request that repeats an operation id gets the factor of the existing topic, even if the
+    number of brokers has changed.
     """
     if body.operation_id:
         try:
-            there = await details_of(body.topic, admin, with_partitions=False)
+            existing = await details_of(body.topic, admin, with_partitions=False)
         except TidelogError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         else:
-            return there.replication_factor
+            return existing.replication_factor
     brokers = len((await admin.describe_cluster()).brokers)
     return max(1, min(DEFAULT_REPLICATION_FACTOR, brokers))
 
 
 @router.get("/{topic}", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_topic(topic: TopicName, admin: AskAdmin, response: Response) -> Topic:
+async def describe_topic(topic: TopicName, admin: AdminDep, response: Response) -> Topic:
     """Describes a topic: its full configuration and the health of its partitions."""
     details = await details_of(topic, admin)
     response.headers["ETag"] = etag(details.revision)
@@ -178,33 +170,19 @@ def _topic(details: TopicDetails) -> Topic:
         sum(len(p.isr) < p.min_isr for p in partitions),
         sum(p.is_under_replicated for p in partitions),
     )
-    return Topic(
-        topic=details.topic,
-        topic_id=details.topic_id,
-        replication_factor=details.replication_factor,
-        config=[ConfigEntry.model_validate(entry) for entry in details.config],
-        revision=details.revision,
-        deleting=details.deleting,
-        partitions_being_removed=details.partitions_being_removed,
-        internal=details.internal,
-        moving=sum(p.move is not None for p in partitions),
-        health=str(counts),
-        partitions=counts.partitions,
-        without_leader=counts.without_leader,
-        below_min_isr=counts.below_min_isr,
-        under_replicated=counts.under_replicated,
-    )
+    moving = sum(p.move is not None for p in partitions)
+    return Topic.of(details, moving=moving, health=str(counts), **asdict(counts))
 
 
 @router.delete("/{topic}", responses=CHANGE_PROBLEMS)
 async def delete_topic(
     topic: TopicName,
-    admin: AskAdmin,
+    admin: AdminDep,
     confirm: Annotated[
         str,
         Query(
             max_length=MAX_NAME_LENGTH,
-            description="the topic's name once more; not asked for in a dry run",
+            description="the topic's name, as confirmation; not needed in a dry run",
             examples=["sea"],
         ),
     ] = "",
@@ -212,7 +190,7 @@ async def delete_topic(
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> DeletedTopic:
-    """Deletes a topic with all its records, and answers when its replicas are gone or time is up.
+    """Deletes a topic with all its records, and waits until its replicas are gone or time is up.
 
     A dry run shows what would be deleted.
     """
@@ -227,13 +205,7 @@ async def delete_topic(
     expected = await expected_revision(if_match, current)
     if dry_run:
         plan = await admin.plan_deletion(topic, expected_revision=expected)
-        return DeletedTopic(
-            topic=topic,
-            deleted=False,
-            partitions=plan.partitions,
-            brokers=list(plan.brokers),
-            pending_brokers=[],
-        )
+        return DeletedTopic.of(plan, topic=topic, deleted=False, pending_brokers=[])
     pending = await admin.delete_topic(topic, timeout_ms, expected_revision=expected)
     return DeletedTopic(
         topic=topic, deleted=True, partitions=None, brokers=[], pending_brokers=list(pending)
@@ -241,9 +213,8 @@ async def delete_topic(
 
 
 def _not_confirmed(topic: str, confirm: str) -> TidelogError:
-    said = f"it says {confirm!r}" if confirm else "it is empty"
     return TidelogError(
         ErrorCode.NOT_CONFIRMED,
-        f"topic {topic!r} and its records would be deleted for good: name it once more in confirm "
-        f"({said}), or ask for a dry run first",
+        f"topic {topic!r} and its records would be deleted for good: set confirm to the topic's "
+        f"name (it is {confirm!r}), or send a dry run first",
     )

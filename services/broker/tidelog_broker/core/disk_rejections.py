@@ -43,6 +43,10 @@ class DiskRejection:
     led_epoch: int = NO_EPOCH
     change: Change = NO_CHANGE
 
+    @property
+    def is_hang(self) -> bool:
+        return self.steady_ms == STEADY_AFTER_HANG_MS
+
 
 class Unopened(NamedTuple):
     """A replica whose log could not be opened or created. `since_ms`: monotonic time."""
@@ -85,7 +89,7 @@ class DiskRejections:
         known = self._rejections.get(key)
         if known is None or known.what != what:
             return
-        if known.steady_ms == STEADY_AFTER_HANG_MS and not known.taken_since:
+        if known.is_hang and not known.taken_since:
             known.last_ms = now_ms
         known.taken_since = True
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import PurePath
+from typing import NamedTuple
 
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.core.partition.replica_key import ReplicaKey
@@ -23,6 +25,16 @@ UNREADABLE_PAUSE_S = 5.0
 Damage = LogCorruptError | LogUnreadableError
 QuarantineFailed = Callable[[ReplicaKey, LogError], None]
 QuarantineEnded = Callable[[ReplicaKey, Sequence[OffsetRange], str], None]
+
+
+_Place = tuple[ReplicaKey, PurePath]
+
+
+class _Found(NamedTuple):
+    """`due_s`: time of the event loop from which it is handled."""
+
+    error: Damage
+    due_s: float
 
 
 class BatchQuarantine:
@@ -46,45 +58,58 @@ class BatchQuarantine:
         self._failed = failed
         self._ended = ended
         # By replica and segment file; bounded by the number of segments.
-        self._found: dict[tuple[ReplicaKey, PurePath], Damage] = {}
+        self._found: dict[_Place, _Found] = {}
         self._is_found = asyncio.Event()
         # Held while segment files are checked, and copied beside themselves. A repair, which copies
         # to the same names, closes its log under it.
         self.checking = asyncio.Lock()
 
     def begin(self, key: ReplicaKey, error: Damage) -> None:
-        self._found.setdefault((key, error.path), error)
+        if (key, error.path) in self._found:
+            return
+        pause_s = UNREADABLE_PAUSE_S if isinstance(error, LogUnreadableError) else 0.0
+        due_s = asyncio.get_running_loop().time() + pause_s
+        self._found[key, error.path] = _Found(error, due_s)
         self._is_found.set()
 
     async def run(self) -> None:
         while True:
-            await self._is_found.wait()
             self._is_found.clear()
-            while self._found:
-                place = next(iter(self._found))
+            while (place := self._next_due()) is not None:
+                again = None
                 try:
-                    await self._quarantine_fault(place[0], self._found[place])
+                    again = await self._quarantine_fault(place[0], self._found[place].error)
                 finally:
                     del self._found[place]
+                if again is not None:
+                    self.begin(place[0], again)
+            with suppress(TimeoutError):
+                due_s = min((found.due_s for found in self._found.values()), default=None)
+                async with asyncio.timeout_at(due_s):
+                    await self._is_found.wait()
 
-    async def _quarantine_fault(self, key: ReplicaKey, error: Damage) -> None:
+    def _next_due(self) -> _Place | None:
+        """Damage that waits for its pause delays no other."""
+        now_s = asyncio.get_running_loop().time()
+        return next((place for place, found in self._found.items() if found.due_s <= now_s), None)
+
+    async def _quarantine_fault(self, key: ReplicaKey, error: Damage) -> Damage | None:
+        """Returns damage of the same segment that has to be handled next."""
         copies = isinstance(error, LogUnreadableError)
-        if copies:
-            await asyncio.sleep(UNREADABLE_PAUSE_S)
         log, name = self._logs.log_of(key), self._logs.name_of(key)
         if log is None or name is None or self._is_left_to_repair(key, error) or log.closed:
-            return
+            return None
         if log.failed is not None:
             self._failed(key, error)
-            return
+            return None
         evidence = self._logs.damaged_batches.evidence_of(name, key)
         try:
             check = log.begin_quarantine(error.path, evidence, copies)
         except (LogError, OSError) as failure:
             self._failed(key, _log_error(failure, error.path))
-            return
+            return None
         if check is None:
-            return
+            return None
         before = set(self._logs.damaged_batches.of(key))
         # Nothing else takes it before a check, so there is no await between `begin_quarantine` and
         # this, and the log is not closed in between.
@@ -93,7 +118,7 @@ class BatchQuarantine:
         self._is_left_to_repair(key, error)
         if self._logs.log_of(key) is not log or log.closed:
             check.discard()
-            return
+            return None
         try:
             log.finish_quarantine(check)
         except LogUnreadableError as failure:
@@ -101,13 +126,14 @@ class BatchQuarantine:
                 self._failed(key, failure)
             else:
                 # The error is behind the damage that was found.
-                await self._quarantine_fault(key, failure)
-            return
+                return failure
+            return None
         except (LogError, OSError) as failure:
             self._failed(key, _log_error(failure, error.path))
-            return
+            return None
         sealed = [found for found in self._logs.damaged_batches.of(key) if found not in before]
         self._ended(key, sealed, error.reason)
+        return None
 
     def _is_left_to_repair(self, key: ReplicaKey, error: Damage) -> bool:
         """Returns whether the replica is out of service. Its repair then checks everything."""

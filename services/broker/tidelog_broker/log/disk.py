@@ -85,7 +85,8 @@ class Disk(Protocol):
         """Like `write_atomically`, for content that contains the id of the file that holds it."""
 
     def file_id(self, path: PurePath) -> FileId:
-        """Returns the file's id. A rename keeps it; a copy and a replacement have another one."""
+        """Returns the id of a file or a directory. A rename keeps it; a copy and a replacement have
+        another one."""
 
     def list_names(self, directory: PurePath) -> list[str]:
         """Returns nothing for a directory that does not exist."""
@@ -275,8 +276,11 @@ class OsDisk:
         self._replace(path, lambda descriptor: render(file_id(descriptor)), sync=sync)
 
     def file_id(self, path: PurePath) -> FileId:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file_id(file.fileno())
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return file_id(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _replace(self, path: PurePath, data_for: Callable[[int], bytes], *, sync: bool) -> None:
         temporary = f"{path}{TEMPORARY_SUFFIX}"

@@ -78,7 +78,8 @@ def are_same_files(
 ) -> bool:
     """Returns whether the files are the same files that the previous incarnation wrote.
 
-    `named`: the ids that files of the directory contain, by name. Those of the checkpoints are read
+    `named`: the ids that the directory holds of its files, of itself and of its directories, by
+    name. Those of the checkpoints are read
     here: if the store does not change, only the checkpoints change with acknowledged data."""
     ids = dict(named)
     for checkpoint in (HIGH_WATERMARKS, RECOVERY_POINTS):

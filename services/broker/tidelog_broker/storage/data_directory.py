@@ -257,6 +257,8 @@ class DataDirectory:
             previous_end = previous_end_of(stored, boot_id)
             same_boot = stored.boot_id == boot_id != ""
             named = {IDENTITY_FILE: found.get("file"), REVISION_FILE: noted.get("file")}
+            # A copy by hard links has the same files in other directories.
+            named |= found.get("directories", {})
             same_files = are_same_files(disk, path, named, same_boot=same_boot)
             is_unfinished = (stored.copied and not stored.copy_synced) and may_name_itself(
                 disk, path / IDENTITY_FILE, found.get("file"), same_boot=same_boot
@@ -443,11 +445,13 @@ class DataDirectory:
             self._write(changed)
 
     def _write(self, identity: Identity) -> None:
+        present = (".", REPLICAS) if self._disk.list_names(self.path / REPLICAS) else (".",)
+        directories = {name: self._disk.file_id(self.path / name) for name in present}
         write_checked_with_id(
             self._disk,
             self._path,
             _KIND,
-            lambda file: {**asdict(identity), "file": file},
+            lambda file: {**asdict(identity), "file": file, "directories": directories},
             sync=True,
         )
 

@@ -14,11 +14,11 @@ from tidelog.errors import RecordsDamagedError
 from tidelog.state_changes.event import Kind
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.damage.batch_quarantine import UNREADABLE_PAUSE_S
-from tidelog_broker.log.log_errors import LogError
+from tidelog_broker.log.log_errors import LogError, LogUnreadableError
 from tidelog_runtime.metadata.schema import NOT_WHOLE
 from unit.broker.broker_parts import KEY, append, commit
 from unit.broker.damage.test_only_copies import ALONE, consume, led_by_another
-from unit.broker.damage.test_replica_repair import SEGMENT, Broker
+from unit.broker.damage.test_replica_repair import SEGMENT, Broker, flip
 from unit.broker.fake_log import state
 from unit.broker.log.memory_disk import MemoryFile
 
@@ -66,6 +66,18 @@ async def test_the_next_incarnation_reads_the_data_copied_off_the_bad_sector() -
     assert again.replicas.damaged == []
     assert again.replicas.logs.damaged_batches.of(KEY) == [(1, 2)]
     await again.stop()
+
+
+async def test_unreadable_segments_delay_no_other_damage() -> None:
+    broker, partition = await three_alone()
+    for number in range(1, 20):
+        unreadable = LogUnreadableError(SEGMENT.with_name(f"{number}.log"), errno.EIO, "read")
+        broker.repair.failed(KEY, unreadable)
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    broker.read(partition)
+    await asyncio.sleep(1)
+    assert broker.replicas.logs.damaged_batches.of(KEY) == [(1, 2)]
+    await broker.stop()
 
 
 async def test_a_sector_that_is_readable_a_moment_later_costs_nothing() -> None:

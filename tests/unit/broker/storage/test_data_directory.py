@@ -1,16 +1,20 @@
 """The identity of a data directory, and since when it is intact."""
 
+import os
 import random
-from pathlib import PurePath
+import shutil
+from pathlib import Path, PurePath
 
 import pytest
 
 from tidelog_broker.log.checked_file import write_checked
+from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,
     stored_identity,
 )
+from tidelog_broker.storage.directory_lock import hold_lock
 from tidelog_runtime.metadata.broker_directories import RejectionCause
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -341,6 +345,46 @@ def test_fields_of_a_later_release_are_ignored() -> None:
 
 
 # -- copies --------------------------------------------------------------------------------
+
+
+def test_a_restored_copy_by_hard_links_is_recognized(tmp_path: Path) -> None:
+    """Its files are the same ones, also after the original is removed."""
+    data, backup = tmp_path / "data", tmp_path / "backup"
+
+    def start() -> DataDirectory:
+        return DataDirectory.open(
+            OsDisk(), data, broker_id=1, boot_id="boot 1", rng=random.Random(1)
+        )
+
+    start().registered(7)
+    assert not start().identity.copied
+    shutil.copytree(data, backup, copy_function=os.link)
+    shutil.rmtree(data)
+    backup.rename(data)
+    assert start().identity.copied
+
+
+def test_a_moved_directory_is_no_copy(tmp_path: Path) -> None:
+    paths = (tmp_path / "before", tmp_path / "after")
+    for path in paths:
+        if path is paths[1]:
+            paths[0].rename(path)
+        directory = DataDirectory.open(
+            OsDisk(), path, broker_id=1, boot_id="boot 1", rng=random.Random(1)
+        )
+        assert not directory.identity.copied
+        directory.registered(7)
+
+
+@pytest.mark.rule("broker-id-bound-to-directory")
+def test_the_lock_of_a_directory_outlives_its_lock_file(tmp_path: Path) -> None:
+    with hold_lock(tmp_path):
+        for _ in range(2):
+            with pytest.raises(DataDirectoryError, match="in use by another"), hold_lock(tmp_path):
+                pass
+            (tmp_path / "lock").unlink(missing_ok=True)
+    with hold_lock(tmp_path):
+        pass
 
 
 def test_a_copy_is_recognized_until_it_has_registered() -> None:

@@ -1,15 +1,14 @@
-// The gateway's resources. What goes wrong comes as a `Problem` (RFC 9457), also where no
-// gateway answers.
+// Requests to the gateway. All errors are a `Problem` (RFC 9457), also if no gateway answers.
 const BASE = new URL("../v1/", document.baseURI);
-// As long the gateway asks the cluster for what names no time of its own.
+// Default timeout_ms of the gateway.
 const USUAL_TIMEOUT_MS = 30_000;
-// Its answer, which says what was waited for in vain, comes after that: a last try takes its time.
+// The gateway's answer, which names the cause, comes after its timeout and a last attempt.
 const ANSWER_GRACE_MS = 15_000;
 const MAX_PAGES = 100;
 const PAGE_SIZE = 1_000;
 
 class Problem extends Error {
-  /** `status` 0: there was no answer. `errors`: [{field, message}]. */
+  /** `status` 0: no answer. `errors`: [{field, message}]. */
   constructor({ title, detail = "", status = 0, code = "", fix = "", errors = [] }) {
     super(detail || title);
     Object.assign(this, { title, detail, status, code, fix, errors });
@@ -17,13 +16,13 @@ class Problem extends Error {
 }
 
 export function get(path, query = {}, signal = undefined) {
-  return ask("GET", path, { query, signal });
+  return request("GET", path, { query, signal });
 }
 
-/** `query.dry_run`: what it would do, and nothing more. `revision`: refused where the thing has
+/** `query.dry_run`: only return the effects. `revision`: the change is rejected if the resource has
  * changed since. */
 export function change(method, path, body, { query = {}, revision = undefined } = {}) {
-  return ask(method, path, { query, body, revision });
+  return request(method, path, { query, body, revision });
 }
 
 /** All pages of a list. */
@@ -31,8 +30,7 @@ export async function all(path, query = {}, signal = undefined) {
   const items = [];
   let token = "";
   for (let page = 0; page < MAX_PAGES; page += 1) {
-    const asked = { page_size: PAGE_SIZE, ...query, page_token: token };
-    const answer = await get(path, asked, signal);
+    const answer = await get(path, { page_size: PAGE_SIZE, ...query, page_token: token }, signal);
     items.push(...answer.items);
     token = answer.next_page_token;
     if (!token) break;
@@ -40,12 +38,12 @@ export async function all(path, query = {}, signal = undefined) {
   return items;
 }
 
-/** The path of a resource from its parts, each of which may hold anything. */
+/** The path of a resource from its parts, which may contain any characters. */
 export function at(...parts) {
   return parts.map((part) => encodeURIComponent(part)).join("/");
 }
 
-/** Chosen here, so that a request that is sent twice is one operation. */
+/** An id of the console, so that a repeated request starts no second operation. */
 export function newOperationId() {
   const bytes = crypto.getRandomValues(new Uint8Array(9));
   return `console-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
@@ -60,7 +58,7 @@ export function urlOf(path, query = {}) {
   return url;
 }
 
-async function ask(method, path, { query, body, revision, signal }) {
+async function request(method, path, { query, body, revision, signal }) {
   const timeout = AbortSignal.timeout(answerMs(query));
   const headers = { Accept: "application/json", "X-Tidelog-Requested-By": "console" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -83,16 +81,16 @@ async function ask(method, path, { query, body, revision, signal }) {
   return parsed(response, text);
 }
 
-/** How long an answer is waited for: longer than the gateway waits, which knows the cause. */
+/** Timeout of an answer. It is longer than that of the gateway, which knows the cause. */
 export function answerMs({ timeout_ms: timeoutMs = USUAL_TIMEOUT_MS }) {
   return timeoutMs + ANSWER_GRACE_MS;
 }
 
 function unanswered(timedOut, changes) {
   return new Problem({
-    title: timedOut ? "The gateway has not answered in time" : "The gateway does not answer",
-    detail: changes ? "What was asked for may have been done all the same." : "",
-    fix: "Look whether tidelog_admin_api runs and can be reached; this page goes on trying.",
+    title: timedOut ? "The gateway did not answer in time" : "The gateway does not answer",
+    detail: changes ? "The change may have been carried out." : "",
+    fix: "Check that tidelog_admin_api runs and is reachable; this page tries again.",
   });
 }
 
@@ -101,7 +99,7 @@ function parsed(response, text) {
   try {
     document = text ? JSON.parse(text) : null;
   } catch {
-    // Something between the browser and the gateway has answered.
+    // The answer is not from the gateway but from a proxy.
   }
   if (response.ok && (document !== null || !text)) return document;
   throw new Problem({

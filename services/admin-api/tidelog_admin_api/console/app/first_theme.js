@@ -1,10 +1,11 @@
-// Before anything is drawn, so that a page never flashes in the other theme. theme.js goes on.
+// Sets the theme before anything is drawn, so that no page flashes in another theme. theme.js does
+// the rest.
 (() => {
   let chosen = null;
   try {
     chosen = localStorage.getItem("tidelog.theme");
   } catch {
-    // Storage may be forbidden; the system's theme it is then.
+    // Without storage the system's theme applies.
   }
   const isChosen = chosen === "dark" || chosen === "light";
   const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";

@@ -1,4 +1,4 @@
-// Numbers, sizes and times as people read them; the same words everywhere.
+// Formats numbers, sizes, times and names for people.
 const NUMBER = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
@@ -8,7 +8,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY_MS = 24 * HOUR;
 
-// Beyond it there is no date: a time that was written in other units than milliseconds.
+// The last valid date. Larger values were written in other units than milliseconds.
 const LAST_MS = 8.64e15;
 
 export const NONE = "–";
@@ -32,7 +32,7 @@ export function bytes(value) {
   return `${left >= 100 || unit === 0 ? Math.round(left) : left.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** Milliseconds, as the two largest units say them. */
+/** Milliseconds in the two largest units. */
 export function duration(ms) {
   if (ms == null || ms < 0) return NONE;
   if (ms < SECOND) return `${Math.round(ms)} ms`;
@@ -48,32 +48,32 @@ export function ago(timeMs, now = Date.now()) {
   return past < SECOND ? "now" : `${duration(past)} ago`;
 }
 
-/** Time of the day, with the day where it is not today's. Anything may stand in a record. */
+/** Time of day, with the date if it is not today. Timestamps of records can have any value. */
 export function clock(timeMs, withMs = false) {
   if (!timeMs || timeMs < 0) return NONE;
   if (timeMs > LAST_MS) return `${NUMBER.format(timeMs)} ms`;
   const time = new Date(timeMs);
-  const told = CLOCK.format(time) + (withMs ? `.${String(time.getMilliseconds()).padStart(3, "0")}` : "");
-  return time.toDateString() === new Date().toDateString() ? told : `${DAY.format(time)} ${told}`;
+  const text = CLOCK.format(time) + (withMs ? `.${String(time.getMilliseconds()).padStart(3, "0")}` : "");
+  return time.toDateString() === new Date().toDateString() ? text : `${DAY.format(time)} ${text}`;
 }
 
 export function exactTime(timeMs) {
   return timeMs > 0 && timeMs <= LAST_MS ? new Date(timeMs).toISOString() : "";
 }
 
-/** A word for programs as words for people: brokers_add, "brokers add". */
+/** The words of a name in snake case: "brokers add" for brokers_add. */
 export function words(name) {
   return String(name ?? "").replaceAll("_", " ");
 }
 
-/** With a capital: words of programs as words(name), prose as it is. What begins with the name of
- * a partition keeps its case. */
+/** A sentence that begins with a capital, from a name in snake case or from prose. Prose that begins
+ * with the name of a partition keeps its case. */
 export function sentence(name) {
   const text = String(name).includes(" ") ? String(name) : words(name);
   return /^\S+\/\d/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** As sentence(name), for kinds of events: isr_shrink is "ISR shrink". */
+/** `sentence` for kinds of events: "ISR shrink" for isr_shrink. */
 export function kindWords(kind) {
   return sentence(kind).replace(/^(Isr|Hw)\b/, (short) => short.toUpperCase());
 }
@@ -82,6 +82,6 @@ export function brokers(ids) {
   return ids?.length ? ids.join(", ") : NONE;
 }
 
-/** As `tidelog.phrases` has it, for all that speaks of it. */
+/** The statement of `tidelog.phrases`. */
 export const PREFERRED_RETURN =
   "Leadership returns to preferred replicas by itself: every leader_balance_interval_ms (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the leaderships that prefer it, unless leader_balance is false.";

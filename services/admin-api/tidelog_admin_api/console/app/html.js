@@ -1,4 +1,4 @@
-// Preact and htm as the console uses them: one import for every component.
+// Preact and htm, for all components.
 import { Fragment, h, render } from "../vendor/preact.js";
 import {
   useCallback,

@@ -1,5 +1,5 @@
-// Shortcuts: "g" and then the page's letter, and single keys. Never while somebody types, nor
-// beneath a dialog.
+// Shortcuts: "g" and then the letter of a page, and single keys. They are inactive in input fields
+// and dialogs.
 import { go } from "./router.js";
 import { createStore } from "./store.js";
 import { nextTheme } from "./theme.js";
@@ -15,10 +15,10 @@ export const PAGES = [
 export const HELP = [
   ...PAGES.map(({ name, key }) => ({ keys: ["g", key], does: name })),
   { keys: ["/"], does: "Search or filter on this page" },
-  { keys: ["n"], does: "New: the first act of this page" },
-  { keys: ["d"], does: "Theme: as the system, light, dark" },
+  { keys: ["n"], does: "New: the first action of this page" },
+  { keys: ["d"], does: "Theme: system, light or dark" },
   { keys: ["?"], does: "These keys" },
-  { keys: ["Esc"], does: "Close a dialog, without doing anything" },
+  { keys: ["Esc"], does: "Close a dialog without a change" },
 ];
 const PREFIX_MS = 1_500;
 

@@ -1,23 +1,23 @@
-// What is kept fresh: by asking again, or by server-sent events. Both rest while nobody looks.
+// Live data: by polling, or by server-sent events. Both pause while the page is hidden.
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { urlOf } from "./api.js";
 
-// A gateway that is slow is not asked the more often for it.
+// A slow gateway is polled less often.
 const REST_PER_BUSY_MS = 4;
 const MAX_PAUSE_MS = 15_000;
-// Whoever has waited so long for an answer is told so.
+// After this time without an answer the page shows that the answer is late.
 const LATE_MS = 3_000;
 export const NOT_FOUND = 404;
-// So long after a refusal a stream is asked for again.
+// Pause before a rejected stream is opened again.
 const REOPEN_MS = 2_000;
-// So far the clocks of services may be apart, and an event may come late.
+// A reopened stream repeats events of this period: clocks of services differ, and events may be late.
 const RESUME_OVERLAP_MS = 60_000;
-// What a stream tells besides state changes.
+// Messages of a stream besides state changes.
 const NOTES = ["service_silent", "missed"];
 
 /**
- * The answer of `load(signal)`, asked for again every `everyMs` and whenever `key` changes, but
- * not while `paused`: what is `known` of it, and `refresh`.
+ * Polls `load(signal)` every `everyMs` and whenever `key` changes, except while `paused`. Returns
+ * the fields of `NOTHING`, and `refresh`.
  */
 export function usePolled(load, key, everyMs, paused = false) {
   const [state, setState] = useState({ key, known: NOTHING });
@@ -27,8 +27,8 @@ export function usePolled(load, key, everyMs, paused = false) {
 
   useEffect(() => {
     if (paused) return undefined;
-    const poller = poll((signal) => latest.current(signal), everyMs, (told) =>
-      setState((before) => ({ key, known: after(before.key === key ? before.known : NOTHING, told, Date.now()) })),
+    const poller = poll((signal) => latest.current(signal), everyMs, (result) =>
+      setState((before) => ({ key, known: after(before.key === key ? before.known : NOTHING, result, Date.now()) })),
     );
     wake.current = poller.now;
     return poller.stop;
@@ -38,22 +38,22 @@ export function usePolled(load, key, everyMs, paused = false) {
   return { ...(state.key === key ? state.known : NOTHING), refresh };
 }
 
-/** `data`: the last good answer, or null; `asOfMs`: when it came. `error`: what is wrong with the
- * newest; `late`: there has been none for LATE_MS. */
+/** `data`: the last successful answer, or null; `asOfMs`: its time. `error`: the error of the last
+ * request; `late`: the request has had no answer for LATE_MS. */
 export const NOTHING = { data: null, asOfMs: 0, error: null, late: false };
 
-/** What is known once `{data}`, `{error}` or `{late}` is told. Of what is not there any more, no
- * data is kept. */
-export function after(known, told, nowMs) {
-  if (told.late) return { ...known, late: true };
-  if (!told.error) return { data: told.data, asOfMs: nowMs, error: null, late: false };
-  const kept = told.error.status === NOT_FOUND ? NOTHING : known;
-  return { ...kept, error: told.error, late: false };
+/** The state after a result: `{data}`, `{error}` or `{late}`. Data of a deleted resource is
+ * dropped. */
+export function after(known, result, nowMs) {
+  if (result.late) return { ...known, late: true };
+  if (!result.error) return { data: result.data, asOfMs: nowMs, error: null, late: false };
+  const kept = result.error.status === NOT_FOUND ? NOTHING : known;
+  return { ...kept, error: result.error, late: false };
 }
 
-/** Asks until `stop`, one question at a time; `tell({data} | {error})`, and before it `{late}`
- * where an answer takes long. */
-export function poll(load, everyMs, tell) {
+/** Polls until `stop`, one request at a time. Calls `onResult({data} | {error})`, and before that
+ * `onResult({late})` if an answer is late. */
+export function poll(load, everyMs, onResult) {
   let stopped = false;
   let timer = 0;
   let running = null;
@@ -73,14 +73,14 @@ export function poll(load, everyMs, tell) {
     }
     running = new AbortController();
     const began = performance.now();
-    const late = setTimeout(() => !stopped && tell({ late: true }), LATE_MS);
+    const late = setTimeout(() => !stopped && onResult({ late: true }), LATE_MS);
     let failed = false;
     try {
       const data = await load(running.signal);
-      if (!stopped) tell({ data });
+      if (!stopped) onResult({ data });
     } catch (error) {
       failed = true;
-      if (!stopped) tell({ error });
+      if (!stopped) onResult({ error });
     }
     clearTimeout(late);
     running = null;
@@ -107,9 +107,9 @@ export function poll(load, everyMs, tell) {
 }
 
 /**
- * Follows a stream of server-sent events while `enabled` and somebody looks; `onEvents(list)` gets
- * what has come since the last frame, of which some may have come before; `onNote(name, data)` what
- * else it tells. Returns connecting, open or lost.
+ * Follows a stream of server-sent events while `enabled` and the page is visible. Calls
+ * `onEvents(list)` with the events since the last frame, some of which may be repeated, and
+ * `onNote(name, data)` with other messages. Returns connecting, open or lost.
  */
 export function useEvents(path, query, onEvents, onNote, enabled = true) {
   const [state, setState] = useState("connecting");
@@ -117,8 +117,8 @@ export function useEvents(path, query, onEvents, onNote, enabled = true) {
   latest.current = onEvents;
   const noted = useRef(onNote);
   noted.current = onNote;
-  const asked = useRef(query);
-  asked.current = query;
+  const requested = useRef(query);
+  requested.current = query;
 
   useEffect(() => {
     if (!enabled) return undefined;
@@ -134,7 +134,7 @@ export function useEvents(path, query, onEvents, onNote, enabled = true) {
       waiting.push(event);
       frame ||= setTimeout(hand, 50);
     };
-    const stop = follow(path, asked.current, setState, take, (name, data) => noted.current?.(name, data));
+    const stop = follow(path, requested.current, setState, take, (name, data) => noted.current?.(name, data));
     return () => {
       stop();
       clearTimeout(frame);
@@ -145,9 +145,9 @@ export function useEvents(path, query, onEvents, onNote, enabled = true) {
 }
 
 /**
- * One stream after the other until it is stopped by what is returned: browsers go on by themselves
- * with one that broke off, but never with one that was refused. Each later one begins a little
- * before the newest event that has come.
+ * Opens one stream after the other, and returns a function that stops. Browsers reconnect a stream
+ * that was interrupted, but not one that was rejected. Each later stream begins RESUME_OVERLAP_MS
+ * before the newest event.
  */
 export function follow(path, query, setState, take, note) {
   let source = null;

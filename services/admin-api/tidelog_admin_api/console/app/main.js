@@ -1,4 +1,4 @@
-// Where the console begins: the page that the address names, within its frame.
+// The entry point of the console: shows the page of the address within its frame.
 import { html, render } from "./html.js";
 import { listenForKeys } from "./keys.js";
 import { followOverview } from "./overview_store.js";
@@ -23,7 +23,7 @@ function App() {
   return html`<${Shell} page=${page} place=${place}>${shown(page, parts, query)}<//>`;
 }
 
-// How many parts an address may have after the name of its page.
+// Maximum number of parts of an address after the name of its page.
 const MAX_PARTS = { topics: 2, moves: 1 };
 
 function shown(page, parts, query) {

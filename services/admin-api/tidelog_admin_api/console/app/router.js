@@ -1,5 +1,5 @@
-// Pages by hash: #/topics/orders/3?tab=events. What a page shows is in its address, so that it
-// can be sent to somebody.
+// Pages by hash: #/topics/orders/3?tab=events. The address contains everything that a page shows,
+// so that it can be shared.
 import { createStore } from "./store.js";
 
 export const route = createStore(read());
@@ -20,18 +20,18 @@ function decode(part) {
   }
 }
 
-/** `parts`: of the path; `query`: empty values are left out. */
+/** `parts`: parts of the path; `query`: empty values are left out. */
 export function href(parts, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== "" && value != null);
-  const asked = given.length ? `?${new URLSearchParams(given)}` : "";
-  return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}${asked}`;
+  const search = given.length ? `?${new URLSearchParams(given)}` : "";
+  return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}${search}`;
 }
 
 export function go(parts, query) {
   location.hash = href(parts, query);
 }
 
-/** Another query of the same page, without a step in the browser's history. */
+/** Changes the query of the page without an entry in the browser's history. */
 export function replaceQuery(parts, query) {
   history.replaceState(null, "", href(parts, query));
   route.set(read());

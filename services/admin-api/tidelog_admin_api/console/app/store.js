@@ -1,4 +1,4 @@
-// One value that several components look at.
+// One value that several components use.
 import { useEffect, useState } from "./html.js";
 
 export function createStore(initial) {

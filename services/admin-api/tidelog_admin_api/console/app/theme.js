@@ -1,4 +1,4 @@
-// Dark, light, or as the system has it.
+// The theme: dark, light, or that of the system.
 import { createStore } from "./store.js";
 
 const KEY = "tidelog.theme";
@@ -6,16 +6,16 @@ const ORDER = ["system", "light", "dark"];
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
 const root = document.documentElement.dataset;
 
-/** What was chosen; `data-theme` of the document says which of the two it comes to. */
+/** The choice. `data-theme` of the document is the resulting theme. */
 export const theme = createStore(root.chosenTheme);
-/** Changes whenever colours do, so that what draws on a canvas draws again. */
+/** Changes with the colours, so that canvases are drawn again. */
 export const colours = createStore(0);
 
 theme.subscribe((chosen) => {
   try {
     localStorage.setItem(KEY, chosen);
   } catch {
-    // It holds until the page is closed.
+    // Without storage the choice is lost when the page is closed.
   }
   paint();
 });
@@ -31,7 +31,7 @@ export function nextTheme() {
   theme.set(ORDER[(ORDER.indexOf(theme.get()) + 1) % ORDER.length]);
 }
 
-/** A colour of tokens.css, as a canvas wants it. */
+/** A colour of tokens.css, for a canvas. */
 export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }

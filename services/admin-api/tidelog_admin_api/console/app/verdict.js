@@ -1,5 +1,4 @@
-// What is told of a cluster and its parts, in one place: its tone, its words, and its figures over
-// time.
+// The state of a cluster and its parts in one place: tone, words, and values over time.
 import { NONE, number, plural } from "./format.js";
 
 const TONES = { critical: "bad", warning: "warn", info: "note" };
@@ -10,30 +9,30 @@ export function toneOf(severity) {
 }
 
 const BY_HEALTH = { ok: "ok", warning: "warn", critical: "bad", unknown: "" };
-const WHATEVER = {
+const BY_DEFAULT = {
   ok: "All is well",
-  warning: "Something is not as it should be",
-  critical: "Something is not available",
-  unknown: "Nobody tells how the cluster stands",
+  warning: "The cluster has problems",
+  critical: "A part of the cluster is unavailable",
+  unknown: "The state of the cluster is not known",
 };
 
-/** {tone, short, long}: the worst that there is, in a word and in a sentence. */
+/** {tone, short, long}: the worst problem, in a few words and in a sentence. */
 export function verdict(data) {
-  if (!data) return { tone: "", short: "Looking…", long: "Looking how the cluster stands…" };
+  if (!data) return { tone: "", short: "Loading…", long: "Loading the state of the cluster…" };
   const { counts } = data;
   const gone = data.brokers.filter(isMissed);
   const worst = data.findings.find((finding) => TONES[finding.severity] === BY_HEALTH[data.health]);
   const tone = BY_HEALTH[data.health] ?? "";
-  if (counts.without_leader) return told("bad", `${plural(counts.without_leader, "partition")} without a leader`, "No leader");
-  if (counts.below_min_isr) return told("bad", `${plural(counts.below_min_isr, "partition")} under min ISR`, "Under min ISR");
-  if (gone.length) return told(tone === "bad" ? "bad" : "warn", goneWords(gone), `${plural(gone.length, "broker")} gone`);
-  if (worst) return told(tone, worst.summary, tone === "bad" ? "Not available" : "Not all is well");
-  if (counts.under_replicated) return told("warn", `${plural(counts.under_replicated, "partition")} with replicas out of sync`, "Out of sync");
-  if (data.health === "warning" && !data.controller) return told("warn", "No controller is active", "No controller");
-  return told(tone, WHATEVER[data.health] ?? data.health);
+  if (counts.without_leader) return stated("bad", `${plural(counts.without_leader, "partition")} without a leader`, "No leader");
+  if (counts.below_min_isr) return stated("bad", `${plural(counts.below_min_isr, "partition")} under min ISR`, "Under min ISR");
+  if (gone.length) return stated(tone === "bad" ? "bad" : "warn", goneWords(gone), `${plural(gone.length, "broker")} gone`);
+  if (worst) return stated(tone, worst.summary, tone === "bad" ? "Unavailable" : "Problems");
+  if (counts.under_replicated) return stated("warn", `${plural(counts.under_replicated, "partition")} with replicas out of sync`, "Out of sync");
+  if (data.health === "warning" && !data.controller) return stated("warn", "No controller is active", "No controller");
+  return stated(tone, BY_DEFAULT[data.health] ?? data.health);
 }
 
-function told(tone, long, short = long) {
+function stated(tone, long, short = long) {
   return { tone, short, long };
 }
 
@@ -45,7 +44,7 @@ export function inOrderOfSeverity(findings) {
   return [...findings].sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
 }
 
-/** Gone, and somebody may miss it. */
+/** Whether the broker is gone and was not removed, or still holds replicas. */
 export function isMissed(broker) {
   return broker.status === "gone" && (broker.replicas > 0 || !broker.removed);
 }
@@ -65,7 +64,7 @@ export function statusOf(broker) {
   return STATUS[broker.status] ?? ["", broker.status || NONE];
 }
 
-/** Whether somebody leads it; nobody is null. */
+/** Whether the partition has a leader. A missing leader is null. */
 export function isLed({ leader }) {
   return leader != null && leader >= 0;
 }
@@ -73,10 +72,10 @@ export function isLed({ leader }) {
 /** [tone, word] of a partition. */
 export function healthOf(partition) {
   const moving = partition.moving_operation !== "";
-  const wanted = partition.replicas.length - partition.adding_replicas.length;
+  const expected = partition.replicas.length - partition.adding_replicas.length;
   if (!isLed(partition)) return ["bad", "no leader"];
   if (partition.isr.length < partition.min_isr) return ["bad", "under min ISR"];
-  if (partition.isr.length < wanted) return ["warn", "out of sync"];
+  if (partition.isr.length < expected) return ["warn", "out of sync"];
   return moving ? ["note", "moving"] : ["ok", "in sync"];
 }
 
@@ -92,12 +91,12 @@ export function topicState(topic) {
 
 const OPERATIONS = { running: "note", cancelling: "warn", done: "ok", cancelled: "", failed: "bad" };
 
-/** Of the state of an operation. */
+/** The tone of the state of an operation. */
 export function toneOfOperation(state) {
   return OPERATIONS[state] ?? "";
 }
 
-/** What pictures over time show of an overview. */
+/** The values of an overview that charts show. */
 export function sampled({ counts }) {
   return { underReplicated: counts.under_replicated, withoutLeader: counts.without_leader };
 }

@@ -1,4 +1,4 @@
-// The brokers: how they stand and what they carry; maintenance, restart check, add, drain.
+// The brokers: their states and load; maintenance, restart check, addition and removal.
 import { html, useState } from "../html.js";
 import { all, at, get } from "../api.js";
 import { NONE, ago, bytes, number, plural } from "../format.js";
@@ -12,7 +12,7 @@ import { Table } from "../parts/table.js";
 import { isMissed, statusOf } from "../verdict.js";
 
 const EVERY_MS = 1_000;
-// What brokers tell of themselves changes slowly, and each is asked.
+// The processes of brokers change rarely, and each broker is queried.
 const PROCESSES_EVERY_MS = 10_000;
 const MAX_ASKED = 50;
 
@@ -59,7 +59,7 @@ function ActOf({ act: { kind, broker, chosen }, brokers, onClose }) {
   return html`<${BalanceAct} kind=${kind} chosen=${chosen} brokers=${brokers} onClose=${onClose} />`;
 }
 
-/** By broker id; without those that do not answer. */
+/** Processes by broker id; null: the broker does not answer. */
 async function readProcesses(ids, signal) {
   const asked = ids ? ids.split(",") : [];
   const answers = await Promise.allSettled(asked.map((id) => get(at("brokers", id), {}, signal)));
@@ -69,7 +69,7 @@ async function readProcesses(ids, signal) {
 function BrokerTable({ brokers, processes, onAct }) {
   const moving = brokers.some((broker) => broker.moves_in + broker.moves_out > 0);
   const preferred = { name: "Preferred", width: "80px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) };
-  const moves = { name: "Moves", width: "98px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Moves under way that add replicas here, and that take some away">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` };
+  const moves = { name: "Moves", width: "98px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Active moves that add replicas to this broker, and that take replicas off it">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` };
   const rack = { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => b.rack || NONE };
   const columns = [
     { name: "Broker", width: "74px", value: (b) => b.broker_id },

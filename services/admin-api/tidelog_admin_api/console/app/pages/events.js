@@ -14,24 +14,24 @@ const MAX_FIRST = 200;
 const FILTERS = ["topic", "partition", "broker", "kind"];
 const NOT_WELL = ["bad", "warn"];
 const FIRST_AGAIN_MS = 2_000;
-// Since then services tell all that they remember; since 0, nothing.
+// Since then, a stream begins with all events that services remember. Since 0, with new events.
 const BEGINNING_MS = 1;
-// That a service is heard again nobody says: what was told of it is shown for so long.
+// How long a note is shown. No message reports that a service answers again.
 const NOTE_MS = 60_000;
 
 export function Events({ query }) {
-  const asked = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
-  return html`<${Asked} key=${JSON.stringify(asked)} asked=${asked} />`;
+  const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
+  return html`<${Filtered} key=${JSON.stringify(filters)} filters=${filters} />`;
 }
 
-/** What services remember, and from its end on what they tell. */
-function Asked({ asked }) {
+/** The events that services remember, followed by new events. */
+function Filtered({ filters }) {
   const [first, setFirst] = useState(null);
   const [problem, setProblem] = useState(null);
-  const wrong = wrongOf(asked);
+  const wrong = wrongOf(filters);
   useEffect(() => {
     if (wrong) return undefined;
-    const poller = poll((signal) => get("events", { ...asked, limit: MAX_FIRST }, signal), FIRST_AGAIN_MS, ({ data, error }) => {
+    const poller = poll((signal) => get("events", { ...filters, limit: MAX_FIRST }, signal), FIRST_AGAIN_MS, ({ data, error }) => {
       setProblem(error ?? null);
       if (!data) return;
       setFirst(data);
@@ -39,26 +39,26 @@ function Asked({ asked }) {
     });
     return poller.stop;
   }, []);
-  return html`<${Followed} asked=${asked} first=${first} problem=${problem} wrong=${wrong} />`;
+  return html`<${Followed} filters=${filters} first=${first} problem=${problem} wrong=${wrong} />`;
 }
 
 function wrongOf({ partition, broker, topic }) {
   const isNumber = (value) => value === "" || /^\d+$/.test(value);
   if (!isNumber(partition) || !isNumber(broker)) return "Partition and broker are numbers.";
-  return partition !== "" && topic === "" ? "A partition is one of a topic: name it, too." : "";
+  return partition !== "" && topic === "" ? "Give the topic of the partition, too." : "";
 }
 
-function Followed({ asked, first, problem, wrong }) {
+function Followed({ filters, first, problem, wrong }) {
   const [events, setEvents] = useState([]);
-  const [note, tell] = useNote();
+  const [note, addNote] = useNote();
   const [isPaused, setPaused] = useState(false);
   const known = useRef(new Set());
-  const take = (told) => {
-    const come = told.filter((event) => !known.current.has(event.id));
-    if (!come.length) return;
-    for (const event of come) known.current.add(event.id);
+  const take = (received) => {
+    const added = received.filter((event) => !known.current.has(event.id));
+    if (!added.length) return;
+    for (const event of added) known.current.add(event.id);
     setEvents((before) => {
-      const kept = [...come.map((event) => ({ ...event, at: event.time_ms })), ...before].sort((a, b) => b.at - a.at).slice(0, MAX_KEPT);
+      const kept = [...added.map((event) => ({ ...event, at: event.time_ms })), ...before].sort((a, b) => b.at - a.at).slice(0, MAX_KEPT);
       known.current = new Set(kept.map((event) => event.id));
       return kept;
     });
@@ -66,35 +66,35 @@ function Followed({ asked, first, problem, wrong }) {
   useEffect(() => {
     if (first) take(first.items);
   }, [first]);
-  // By the clocks of services alone: this machine's may be ahead of them.
+  // By the clocks of services, since the clock of this machine may be ahead.
   const since = useMemo(() => (first ? (first.items.at(-1)?.time_ms ?? BEGINNING_MS) : 0), [first]);
-  const state = useEvents("events/stream", { ...asked, since_ms: since }, take, tell, first !== null && !isPaused && !wrong);
+  const state = useEvents("events/stream", { ...filters, since_ms: since }, take, addNote, first !== null && !isPaused && !wrong);
   return html`<${PageHead} title="Events" beside=${html`<${Following} state=${state} isPaused=${isPaused} problem=${problem} wrong=${wrong} />`}>
-      <button class="button" data-first-act aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
+      <button class="button" data-first-act aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Continue" : "Pause"}</button>
     <//>
     ${problem && !isUnknown(problem) && html`<div style=${{ marginBottom: "16px" }}><${ProblemNote} problem=${problem} /></div>`}
-    <${Listed} events=${events} first=${first} asked=${asked} wrong=${wrong} note=${note} problem=${problem} />`;
+    <${Listed} events=${events} first=${first} filters=${filters} wrong=${wrong} note=${note} problem=${problem} />`;
 }
 
-/** What was told last besides events, with its time, and how it is told. */
+/** The last message besides events, with its time, and a function that sets it. */
 function useNote() {
   const [note, setNote] = useState("");
   useEffect(() => {
     const timer = setTimeout(setNote, NOTE_MS, "");
     return () => clearTimeout(timer);
   }, [note]);
-  const tell = (name, data) => {
-    const text = name === "missed" ? "some came too fast to be shown" : `${data.address} was not heard: ${data.problem}`;
+  const addNote = (name, data) => {
+    const text = name === "missed" ? "some events came too fast to be shown" : `${data.address} does not answer: ${data.problem}`;
     setNote(`${clock(Date.now())}: ${text}`);
   };
-  return [note, tell];
+  return [note, addNote];
 }
 
-/** A stream to a gateway that says nothing stays open: whether it still answers is known by the
- * overview, which is asked for all the time. */
+/** A stream stays open even if the gateway hangs. Only the overview, which is polled, shows whether
+ * the gateway still answers. */
 function Following({ state, isPaused, problem, wrong }) {
   const { error, late } = useStore(overview);
-  if (wrong) return html`<span class="live still">nothing is asked for</span>`;
+  if (wrong) return html`<span class="live still">no request</span>`;
   if (isUnknown(problem)) return html`<span class="live lost">not found</span>`;
   if (problem) return html`<span class="live lost">not up to date, trying again</span>`;
   if (isPaused) return html`<span class="live still">paused</span>`;
@@ -103,21 +103,21 @@ function Following({ state, isPaused, problem, wrong }) {
   return html`<span class="live ${state === "open" ? "" : "still"}">${state === "open" ? "live" : "connecting"}</span>`;
 }
 
-function Listed({ events, first, asked, wrong, note, problem }) {
+function Listed({ events, first, filters, wrong, note, problem }) {
   const [isBadOnly, setBadOnly] = useState(false);
   const [search, setSearch] = useState("");
   const found = useMemo(
     () => events.filter((event) => (!isBadOnly || NOT_WELL.includes(toneOfEvent(event))) && matches(event, search)),
     [events, isBadOnly, search],
   );
-  const filter = (name) => (event) => replaceQuery(["events"], { ...asked, [name]: event.target.value.trim() });
+  const filter = (name) => (event) => replaceQuery(["events"], { ...filters, [name]: event.target.value.trim() });
   return html`<section class="panel" aria-label="Events">
     <div class="toolbar">
-      <input type="search" placeholder="Find in what is here ( / )" aria-label="Find in what is here" value=${search} onInput=${(event) => setSearch(event.target.value)} />
-      <input class="short" placeholder="topic" aria-label="Topic" value=${asked.topic} onChange=${filter("topic")} />
-      <input class="shorter" placeholder="partition" aria-label="Partition" inputmode="numeric" value=${asked.partition} onChange=${filter("partition")} />
-      <input class="shorter" placeholder="broker" aria-label="Broker" inputmode="numeric" value=${asked.broker} onChange=${filter("broker")} />
-      <label class="check"><input type="checkbox" checked=${isBadOnly} onChange=${() => setBadOnly(!isBadOnly)} />Only what is not well</label>
+      <input type="search" placeholder="Search these events ( / )" aria-label="Search these events" value=${search} onInput=${(event) => setSearch(event.target.value)} />
+      <input class="short" placeholder="topic" aria-label="Topic" value=${filters.topic} onChange=${filter("topic")} />
+      <input class="shorter" placeholder="partition" aria-label="Partition" inputmode="numeric" value=${filters.partition} onChange=${filter("partition")} />
+      <input class="shorter" placeholder="broker" aria-label="Broker" inputmode="numeric" value=${filters.broker} onChange=${filter("broker")} />
+      <label class="check"><input type="checkbox" checked=${isBadOnly} onChange=${() => setBadOnly(!isBadOnly)} />Only problems</label>
       <span class="faint small">${number(found.length)} of ${number(events.length)}</span>
       ${wrong && html`<span class="wrong small" role="alert">${wrong}</span>`}
       ${note && html`<span class="faint small">${note}</span>`}
@@ -129,9 +129,9 @@ function Listed({ events, first, asked, wrong, note, problem }) {
 
 function NoneListed({ events, first, problem, wrong }) {
   if (isUnknown(problem)) return html`<${Empty} title="Not found">${problem.detail}<//>`;
-  if (wrong) return html`<${Empty} title="Nothing is asked for.">${wrong}<//>`;
-  if (first === null) return html`<${Empty} title=${problem ? "Nothing is known." : "Loading…"} />`;
-  return html`<${Empty} title=${events.length ? "None is like that." : "Nothing has happened yet."}>What happens from now on shows here by itself.<//>`;
+  if (wrong) return html`<${Empty} title="No request.">${wrong}<//>`;
+  if (first === null) return html`<${Empty} title=${problem ? "No data." : "Loading…"} />`;
+  return html`<${Empty} title=${events.length ? "No event matches." : "Nothing has happened yet."}>New events appear here automatically.<//>`;
 }
 
 function matches(event, search) {

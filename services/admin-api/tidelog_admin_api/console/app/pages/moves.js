@@ -1,4 +1,4 @@
-// Operations: what moves now, what moved before, how fast it may; moves by hand.
+// Operations: running and ended ones, their throttle, and explicit moves.
 import { html, useState } from "../html.js";
 import { all, change, get, newOperationId } from "../api.js";
 import { bytes, clock, duration, number, sentence } from "../format.js";
@@ -6,7 +6,7 @@ import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { Act } from "../parts/act.js";
 import { BalanceAct, begun } from "../parts/broker_acts.js";
-import { Age, Field, Live, PageHead, Panel, Progress, Stale, State, Waiting, tell } from "../parts/basics.js";
+import { Age, Field, Live, PageHead, Panel, Progress, Stale, State, Waiting, notify } from "../parts/basics.js";
 import { PlanView } from "../parts/plan.js";
 import { Table } from "../parts/table.js";
 import { toneOfOperation } from "../verdict.js";
@@ -39,10 +39,10 @@ function Listed({ operations }) {
   const running = operations.filter((one) => one.ended_at_ms === 0);
   const ended = operations.filter((one) => one.ended_at_ms > 0);
   return html`<${Panel} title="Running" flush beside=${html`<span class="count">${running.length}</span>`}>
-      <${OperationTable} operations=${running} empty="Nothing moves." />
+      <${OperationTable} operations=${running} empty="No operation is running." />
     <//>
-    <${Panel} title="Ended" flush beside=${html`<span class="faint small">the last that there were</span>`}>
-      <${OperationTable} operations=${ended} empty="Nothing has moved yet." />
+    <${Panel} title="Ended" flush beside=${html`<span class="faint small">the latest</span>`}>
+      <${OperationTable} operations=${ended} empty="No operation has ended yet." />
     <//>`;
 }
 
@@ -52,7 +52,7 @@ function OperationTable({ operations, empty }) {
     { name: "Kind", width: "170px", value: (o) => o.kind, show: (o) => sentence(o.kind) },
     { name: "State", width: "120px", value: (o) => o.state, show: (o) => html`<${State} tone=${toneOfOperation(o.state)}>${o.state}<//>` },
     { name: "Moves", width: "26%", value: (o) => o.progress.moves_done, show: (o) => html`<${Moved} operation=${o} />` },
-    { name: "Asked by", width: "120px", value: (o) => o.requested_by, show: (o) => html`<span title=${`from ${o.requested_from}`}>${o.requested_by || o.requested_from}</span>` },
+    { name: "Requested by", width: "120px", value: (o) => o.requested_by, show: (o) => html`<span title=${`from ${o.requested_from}`}>${o.requested_by || o.requested_from}</span>` },
     { name: "Began", width: "130px", value: (o) => o.requested_at_ms, show: (o) => clock(o.requested_at_ms) },
     { name: "Took", width: "110px", value: (o) => tookMs(o), show: (o) => duration(tookMs(o)) },
   ];
@@ -76,7 +76,7 @@ function Throttle() {
   const [editing, setEditing] = useState(false);
   const bound = data?.bytes_per_second;
   return html`<section class="panel" aria-label="Throttle"><div class="toolbar plain">
-      <span><strong>Throttle</strong>: ${data ? (bound == null ? "moves carry as much as they can" : `each broker sends and receives at most ${bytes(bound)} a second for moves`) : error ? error.message : "…"}</span>
+      <span><strong>Throttle</strong>: ${data ? (bound == null ? "no limit" : `each broker sends and receives at most ${bytes(bound)} a second for moves`) : error ? error.message : "…"}</span>
       ${data && html`<${Age} of=${known} />`}
       <span class="grow"></span>
       <button class="button" disabled=${!data} onClick=${() => setEditing(true)}>Change…</button>
@@ -92,22 +92,22 @@ function ThrottleAct({ throttle, onClose }) {
   const [revision] = useState(throttle.revision);
   const send = (query) => change("PUT", "throttle", { bytes_per_second: bound }, { query, revision });
   return html`<${Act} title="Throttle of moves" verb="Set it" narrow subject=${String(bound)}
-    form=${html`<${Field} label="Bytes a second, of each broker, sent and received" hint="Empty: without bound. It holds at once, also for moves under way. Replicas in sync are never slowed.">
+    form=${html`<${Field} label="Bytes a second, of each broker, sent and received" hint="Empty: no limit. It applies at once, also to active moves. In-sync replicas are never slowed.">
       <span class="row"><input name="amount" type="number" min="0" step="any" autofocus value=${amount} onInput=${(event) => setAmount(event.target.value)} />
       <select name="unit" aria-label="Unit" value=${unit} onChange=${(event) => setUnit(event.target.value)}>${UNITS.map(([name]) => html`<option>${name}</option>`)}</select></span>
     <//>`}
     plan=${() => send({ dry_run: true })}
-    show=${() => html`<p>${throttle.bytes_per_second == null ? "Without bound" : `${bytes(throttle.bytes_per_second)} a second`} →
-      ${" "}<strong>${bound == null ? "without bound" : `${bytes(bound)} a second`}</strong></p>`}
-    run=${() => send({})} done=${() => tell("The throttle is set.")} onClose=${onClose} />`;
+    show=${() => html`<p>${throttle.bytes_per_second == null ? "No limit" : `${bytes(throttle.bytes_per_second)} a second`} →
+      ${" "}<strong>${bound == null ? "no limit" : `${bytes(bound)} a second`}</strong></p>`}
+    run=${() => send({})} done=${() => notify("The throttle is set.")} onClose=${onClose} />`;
 }
 
-/** "orders/3 4,1,2" a line. {moves, wrong}. */
+/** {moves, wrong} of lines such as "orders/3 4,1,2". */
 function parseMoves(text) {
   const moves = [];
   for (const line of text.split("\n").map((one) => one.trim()).filter(Boolean)) {
     const found = /^([a-zA-Z0-9._-]+)\/(\d+)[\s:]+(\d+(?:[\s,]+\d+)*)$/.exec(line);
-    if (!found) return { moves: [], wrong: `“${line}” is no move; write topic/partition and then brokers, as: orders/3 4,1,2` };
+    if (!found) return { moves: [], wrong: `“${line}” is not a move; write topic/partition and then brokers, such as: orders/3 4,1,2` };
     moves.push({ topic: found[1], partition: Number(found[2]), target: found[3].split(/[\s,]+/).map(Number) });
   }
   return { moves, wrong: "" };
@@ -119,11 +119,11 @@ function ByHand({ onClose }) {
   const { moves, wrong } = parseMoves(text);
   const send = (query, more) => change("POST", "reassignments", more, { query });
   return html`<${Act} title="Move partitions" verb="Begin to move" ready=${moves.length > 0} subject=${text}
-    form=${html`<${Field} label="A partition and the brokers it is to lie on, the preferred leader first; one a line" wrong=${wrong}
-        hint="More or fewer brokers than now change its number of replicas.">
+    form=${html`<${Field} label="One move per line: a partition and its new brokers, the preferred leader first" wrong=${wrong}
+        hint="A different number of brokers changes the number of replicas.">
       <textarea name="moves" rows="5" autofocus spellcheck=${false} placeholder="orders/3 4,1,2" value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
     <//>`}
     plan=${() => send({ dry_run: true }, { moves })} show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
-    refuse=${({ plan }) => plan.move_count === 0 && "There is nothing to be done."}
+    reject=${({ plan }) => plan.move_count === 0 && "No moves are needed."}
     run=${({ plan }) => send({}, { moves: plan.moves, operation_id: operationId })} done=${begun} onClose=${onClose} />`;
 }

@@ -1,4 +1,4 @@
-// One operation: how far it is, move by move; stopped, or taken back.
+// One operation: its progress and its moves; cancellation and reversal.
 import { html, useMemo, useState } from "../html.js";
 import { all, at, change, get, newOperationId } from "../api.js";
 import { NONE, ago, brokers, bytes, clock, duration, number, plural, sentence } from "../format.js";
@@ -6,7 +6,7 @@ import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { Act } from "../parts/act.js";
 import { begun } from "../parts/broker_acts.js";
-import { Age, Facts, Live, PageHead, Panel, PartitionLink, Progress, Stale, State, Waiting, tell } from "../parts/basics.js";
+import { Age, Facts, Live, PageHead, Panel, PartitionLink, Progress, Stale, State, Waiting, notify } from "../parts/basics.js";
 import { PlanView, Warnings } from "../parts/plan.js";
 import { Table } from "../parts/table.js";
 import { toneOfOperation } from "../verdict.js";
@@ -14,7 +14,7 @@ import { toneOfOperation } from "../verdict.js";
 const EVERY_MS = 1_000;
 const MOVES_EVERY_MS = 2_000;
 const TONES = { waiting: "", active: "note", done: "ok", dropped: "warn" };
-// What is under way is seen first.
+// Active moves come first.
 const ORDER = ["active", "waiting", "dropped", "done"];
 
 export function Operation({ id }) {
@@ -30,7 +30,7 @@ export function Operation({ id }) {
   return html`<${PageHead} title=${data ? sentence(data.kind) : "Operation"} crumbs=${[["Moves", href(["moves"])], [id, href(["moves", id])]]}
       beside=${html`${data && html`<${State} tone=${toneOfOperation(data.state)}>${data.state}<//>`}<${Live} of=${known} still=${hasEnded} />`}>
       ${data && !hasEnded && html`<button class="button danger" data-first-act onClick=${() => setAct("cancel")}>Cancel…</button>`}
-      ${hasEnded && data.progress.moves_done > 0 && html`<button class="button" data-first-act onClick=${() => setAct("reverse")}>Move back…</button>`}
+      ${hasEnded && data.progress.moves_done > 0 && html`<button class="button" data-first-act onClick=${() => setAct("reverse")}>Reverse…</button>`}
     <//>
     ${data ? html`<${Shown} operation=${data} known=${known} />` : html`<${Waiting} of=${known} />`}
     ${data && act === "cancel" && html`<${Cancel} operation=${data} onClose=${close} />`}
@@ -40,21 +40,21 @@ export function Operation({ id }) {
 function Shown({ operation, known }) {
   const { progress } = operation;
   const hasEnded = operation.ended_at_ms > 0;
-  const end = hasEnded ? `ended ${ago(operation.ended_at_ms)}` : progress.estimated_end_ms ? `done in about ${duration(progress.estimated_end_ms - Date.now())}` : "nobody can tell yet when it will be done";
+  const end = hasEnded ? `ended ${ago(operation.ended_at_ms)}` : progress.estimated_end_ms ? `done in about ${duration(progress.estimated_end_ms - Date.now())}` : "no estimate of the end yet";
   return html`<div class="stack">
     <${Stale} of=${known} />
     <${Panel}><div class="progress">
       <div class="row"><strong>${number(progress.moves_done)} of ${plural(progress.moves, "move")} done</strong><span class="grow"></span><span class="dim">${end}</span></div>
       <${Progress} label="Moves done" part=${progress.moves_done} whole=${progress.moves} ended=${hasEnded} />
-      <div class="steps"><span>${number(progress.moves_active)} under way</span>
+      <div class="steps"><span>${number(progress.moves_active)} active</span>
         <span>${number(progress.replicas_added)} of ${plural(progress.replicas_to_add, "replica")} copied</span>
         ${progress.bytes_to_copy > 0 && html`<span>${bytes(progress.bytes_copied)} of ${bytes(progress.bytes_to_copy)}</span>`}
         ${progress.bytes_per_second > 0 && html`<span>${bytes(progress.bytes_per_second)} a second</span>`}
-        ${progress.moves_dropped > 0 && html`<span>${number(progress.moves_dropped)} given up</span>`}</div>
+        ${progress.moves_dropped > 0 && html`<span>${number(progress.moves_dropped)} dropped</span>`}</div>
       ${operation.reason && html`<p class="dim">${operation.reason}</p>`}
     </div><//>
     <${Panel}><${Facts} of=${[
-      ["Asked by", operation.requested_by || NONE],
+      ["Requested by", operation.requested_by || NONE],
       ["From", operation.requested_from || NONE],
       ["Began", clock(operation.requested_at_ms)],
       ["Ended", hasEnded ? clock(operation.ended_at_ms) : "not yet"],
@@ -79,24 +79,24 @@ function MovesOf({ id, hasEnded }) {
     { name: "Waits for", width: "20%", show: (one) => (one.waits_for.length ? `broker ${brokers(one.waits_for)} to be in sync` : "") },
   ];
   return html`<${Panel} title="Move by move" flush beside=${html`<${Age} of=${known} />`}>
-    ${data ? html`<${Table} label="Moves" columns=${columns} rows=${moves} rowKey=${({ move }) => `${move.topic}/${move.partition}`} empty="It has no moves." />` : html`<${Waiting} of=${known} />`}
+    ${data ? html`<${Table} label="Moves" columns=${columns} rows=${moves} rowKey=${({ move }) => `${move.topic}/${move.partition}`} empty="The operation has no moves." />` : html`<${Waiting} of=${known} />`}
   <//>`;
 }
 
 function Cancel({ operation, onClose }) {
-  // It moves with the state of the operation, and not with its progress.
+  // The revision changes with the state of the operation, and not with its progress.
   const [revision] = useState(operation.revision);
   const send = (query) => change("POST", at("operations", operation.operation_id, "cancel"), {}, { query, revision });
-  return html`<${Act} title="Cancel this operation" verb="Stop it, and go back" danger plan=${() => send({ dry_run: true })}
-    show=${({ plan }) => html`<p>Moves that have not begun never will; those that are done stay. <strong>${plural(plan?.move_count ?? 0, "move")}</strong> under way would go back:</p>
+  return html`<${Act} title="Cancel this operation" verb="Cancel and revert" danger plan=${() => send({ dry_run: true })}
+    show=${({ plan }) => html`<p>Waiting moves would be dropped, and completed moves would stay. <strong>${plural(plan?.move_count ?? 0, "active move")}</strong> would be reverted:</p>
       ${plan && (plan.move_count > 0 ? html`<${PlanView} plan=${plan} />` : html`<${Warnings} plan=${plan} />`)}`}
-    run=${() => send({})} done=${() => tell("It is being cancelled.")} onClose=${onClose} />`;
+    run=${() => send({})} done=${() => notify("The operation is being cancelled.")} onClose=${onClose} />`;
 }
 
 function Reverse({ operation, onClose }) {
   const [operationId] = useState(newOperationId);
   const send = (query, more) => change("POST", at("operations", operation.operation_id, "reverse"), more, { query });
-  return html`<${Act} title="Move back what it has moved" verb="Begin to move back" plan=${() => send({ dry_run: true }, {})}
-    show=${({ plan }) => html`<${PlanView} plan=${plan} />`} refuse=${({ plan }) => plan.move_count === 0 && "There is nothing to be moved back."}
+  return html`<${Act} title="Reverse this operation" verb="Begin the reversal" plan=${() => send({ dry_run: true }, {})}
+    show=${({ plan }) => html`<${PlanView} plan=${plan} />`} reject=${({ plan }) => plan.move_count === 0 && "There are no moves to reverse."}
     run=${({ plan }) => send({}, { operation_id: operationId, expected_plan: plan.digest })} done=${begun} onClose=${onClose} />`;
 }

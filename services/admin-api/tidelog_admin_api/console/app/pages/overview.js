@@ -1,4 +1,4 @@
-// Health in one look: the verdict, what is wrong and why, and where the load lies.
+// The health of the cluster: verdict, findings, and load of brokers.
 import { html, useMemo, useState } from "../html.js";
 import { href } from "../router.js";
 import { NONE, ago, clock, number, plural, sentence } from "../format.js";
@@ -19,7 +19,7 @@ import { isLed, isMissed, verdict } from "../verdict.js";
 const CHART_MIN_SAMPLES = 2;
 const FIRST_UNWELL = 6;
 const EXPLAIN_EVERY_MS = 3_000;
-// Above this age a part of the overview is told to be old.
+// Above this age a part of the overview is marked as old.
 const STALE_MS = 6_000;
 
 export function Overview() {
@@ -60,7 +60,7 @@ function Verdict({ data }) {
   </div>`;
 }
 
-/** What is shown and could not be asked lately. */
+/** Parts of the overview that could not be refreshed recently. */
 function StaleParts({ parts }) {
   const old = Object.entries(parts).filter(([, part]) => part.problem && Date.now() - part.as_of_ms > STALE_MS);
   if (!old.length) return null;
@@ -80,15 +80,15 @@ function Figures({ data }) {
     <${Figure} name="Under min ISR" value=${number(counts.below_min_isr)} tone=${tone(counts.below_min_isr, "bad")}
       beside="acks=all is rejected" target=${unwell} />
     <${Figure} name="Out of sync" value=${number(counts.under_replicated)} tone=${tone(counts.under_replicated, "warn")}
-      beside="fewer copies than wanted" target=${unwell} />
+      beside="fewer replicas than assigned" target=${unwell} />
     <${Figure} name="Brokers gone" value=${number(gone)} tone=${tone(gone, "bad")}
       beside=${`of ${number(data.brokers.length)}`} target=${href(["brokers"])} />
     <${Figure} name="Moving" value=${number(counts.moving)}
-      beside=${data.operations.length ? plural(data.operations.length, "operation") : "no operation runs"} target=${href(["moves"])} />
+      beside=${data.operations.length ? plural(data.operations.length, "operation") : "no operation is running"} target=${href(["moves"])} />
   </div>`;
 }
 
-/** The overview has them in short; what speaks for each is asked for beside it. */
+/** The overview has findings without evidence, so that the complete ones are requested, too. */
 function Wrong({ findings }) {
   const { data, error, late } = usePolled((signal) => get("explain", {}, signal), "explain", EXPLAIN_EVERY_MS);
   const shown = data?.findings.length && !error && !late ? data.findings : findings;
@@ -118,8 +118,8 @@ function Unwell({ data }) {
     { name: "Replicas", width: "150px", show: (p) => p.replicas.join(", ") },
   ];
   const total = Math.max(data.unwell.length, data.counts.under_replicated, data.counts.without_leader);
-  return html`<${Panel} title="Partitions that are not well" flush beside=${html`<span class="count warn">${number(total)}</span>`}>
-    <${Table} label="Partitions that are not well" columns=${columns} rows=${shown} rowKey=${(p) => `${p.topic}/${p.partition}`} />
+  return html`<${Panel} title="Unhealthy partitions" flush beside=${html`<span class="count warn">${number(total)}</span>`}>
+    <${Table} label="Unhealthy partitions" columns=${columns} rows=${shown} rowKey=${(p) => `${p.topic}/${p.partition}`} />
     ${data.unwell.length > shown.length && html`<p class="toolbar plain"><button class="button" onClick=${() => setWhole(true)}>Show ${data.unwell.length - shown.length} more</button></p>`}
     ${isWhole && total > shown.length && html`<p class="toolbar plain faint small">The first ${shown.length} are shown.</p>`}
   <//>`;
@@ -138,7 +138,7 @@ function OverTime() {
   const since = kept.length ? `since ${ago(kept[0].atMs)}` : "";
   return html`<${Panel} title="Partitions out of sync" beside=${html`<span class="faint small">${since}</span>`}>
     ${kept.length < CHART_MIN_SAMPLES
-      ? html`<${Empty} title="Looking…" />`
+      ? html`<${Empty} title="Loading…" />`
       : html`<${LineChart} label="Partitions out of sync over time" times=${times} lines=${lines} />`}
   <//>`;
 }

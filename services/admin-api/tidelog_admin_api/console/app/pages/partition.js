@@ -1,11 +1,11 @@
-// One partition: its replicas as bars of LEO against HW, its lag over time, what befell it.
+// One partition: its replicas as bars of LEO against HW, its lag over time, and its state changes.
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { at, change, get } from "../api.js";
 import { brokers, bytes, duration, number } from "../format.js";
 import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { Act } from "../parts/act.js";
-import { Age, Empty, Facts, Field, Live, PageHead, Panel, Stale, State, Waiting, tell } from "../parts/basics.js";
+import { Age, Empty, Facts, Field, Live, PageHead, Panel, Stale, State, Waiting, notify } from "../parts/basics.js";
 import { LINE_COLOURS, LineChart } from "../parts/charts.js";
 import { FindingsPanel } from "../parts/findings.js";
 import { Lanes } from "../parts/lanes.js";
@@ -32,8 +32,8 @@ export function Partition({ topic, partition }) {
   const [tone, word] = data ? healthOf(data) : ["", ""];
   return html`<${PageHead} title=${name} crumbs=${[["Topics", href(["topics"])], [topic, href(["topics", topic])]]}
       beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} of=${known} />`}>
-      <a class="button" href=${href(["records"], { topic, partition })}>Look at records</a>
-      ${data && isLed(data) && html`<button class="button" data-first-act onClick=${() => setAct("leader")}>Let another lead…</button>`}
+      <a class="button" href=${href(["records"], { topic, partition })}>Show records</a>
+      ${data && isLed(data) && html`<button class="button" data-first-act onClick=${() => setAct("leader")}>Change leader…</button>`}
       ${data && !isLed(data) && html`<button class="button danger" data-first-act onClick=${() => setAct("recover")}>Recover…</button>`}
     <//>
     ${data ? html`<${Shown} topic=${topic} partition=${data} known=${known} />` : html`<${Waiting} of=${known} />`}
@@ -44,9 +44,9 @@ export function Partition({ topic, partition }) {
 function Shown({ topic, partition, known }) {
   const scope = { topic, partition: partition.partition };
   const name = `${topic}/${partition.partition}`;
-  const told = usePolled((signal) => get("events", { ...scope, limit: MAX_EVENTS }, signal), name, EVENTS_EVERY_MS);
+  const events = usePolled((signal) => get("events", { ...scope, limit: MAX_EVENTS }, signal), name, EVENTS_EVERY_MS);
   const why = usePolled((signal) => get("explain", scope, signal), name, EXPLAIN_EVERY_MS);
-  const newest = useMemo(() => newestFirst(told.data?.items ?? []), [told.data]);
+  const newest = useMemo(() => newestFirst(events.data?.items ?? []), [events.data]);
   return html`<div class="stack">
     <${Stale} of=${known} />
     ${why.data?.findings.length > 0 && html`<${FindingsPanel} findings=${why.data.findings} beside=${html`<${Age} of=${why} />`} />`}
@@ -58,10 +58,10 @@ function Shown({ topic, partition, known }) {
       <${LagOverTime} partition=${partition} />
     </div>
     <${Panel} title="Who led, who was in sync"><${Lanes} events=${newest} partition=${partition} /><//>
-    <${Panel} title="State changes" flush beside=${html`<span class="faint small">the newest first</span><${Age} of=${told} />`}>
-      ${told.data
-        ? html`<${Missing} list=${told.data} /><${Timeline} events=${newest} about=${false} empty="No service remembers a state change of it." />`
-        : html`<${Waiting} of=${told} />`}
+    <${Panel} title="State changes" flush beside=${html`<span class="faint small">the newest first</span><${Age} of=${events} />`}>
+      ${events.data
+        ? html`<${Missing} list=${events.data} /><${Timeline} events=${newest} about=${false} empty="No service remembers a state change of this partition." />`
+        : html`<${Waiting} of=${events} />`}
     <//>
   </div>`;
 }
@@ -78,7 +78,7 @@ function facts(p) {
     ["Min ISR", number(p.min_isr)],
     ["High watermark", number(p.log?.high_watermark)],
     ["Log end offset", number(p.log?.log_end_offset)],
-    ["Also whole", brokers(p.eligible_leader_replicas)],
+    ["Also eligible", brokers(p.eligible_leader_replicas)],
     ["Moving", p.moving_operation ? html`<a href=${href(["moves", p.moving_operation])}>${movingWords(p)}</a>` : "no"],
   ];
 }
@@ -89,17 +89,17 @@ function movingWords(partition) {
   return [added, left].filter(Boolean).join(", ") || "another order";
 }
 
-/** What is committed, as the leader tells; without one, as far as any replica knew. */
+/** The high watermark of the leader. Without a leader, the highest that any replica knows. */
 function watermarkOf(partition) {
   const known = partition.details.map((replica) => replica.high_watermark ?? 0);
   return partition.log?.high_watermark ?? Math.max(0, ...known);
 }
 
 function Replicas({ partition }) {
-  const told = partition.details.filter(isTold);
-  const ends = told.map((replica) => replica.log_end_offset);
+  const reported = partition.details.filter(isReported);
+  const ends = reported.map((replica) => replica.log_end_offset);
   const high = Math.max(1, ...ends);
-  const low = Math.min(...told.map((replica) => replica.log_start_offset ?? 0), high);
+  const low = Math.min(...reported.map((replica) => replica.log_start_offset ?? 0), high);
   const start = scaleStart(low, high, Math.min(...ends, watermarkOf(partition)));
   const part = (offset) => `${Math.max(0, Math.min(100, (100 * (offset - start)) / Math.max(1, high - start)))}%`;
   return html`<div class="replicas">
@@ -115,31 +115,31 @@ function Replicas({ partition }) {
   </div>`;
 }
 
-// A lag of a thousand in a log of a million would not be seen: the scale begins near the ends.
+// The scale begins near the ends: a lag of a thousand would not be visible in a log of a million.
 function scaleStart(low, high, lowestEnd) {
   const spread = Math.max(high - lowestEnd, (high - low) / 50, 20);
   return Math.max(low, Math.floor(high - 4 * spread));
 }
 
-// Of a broker that is silent its leader may still tell where it ended.
-function isTold(replica) {
+// The leader may still report the log end of a replica whose broker is silent.
+function isReported(replica) {
   return replica.role !== "unknown" && replica.log_end_offset != null;
 }
 
 function Replica({ replica, partition, part }) {
-  const isAway = !isTold(replica);
+  const isAway = !isReported(replica);
   const watermark = watermarkOf(partition);
   const lag = replica.lag_records ?? 0;
   const [tone, word] = roleOf(replica, isAway);
-  const told = isAway
-    ? replica.problem || "it tells nothing"
+  const text = isAway
+    ? replica.problem || "not reported"
     : `LEO ${number(replica.log_end_offset)}${lag > 0 ? `, ${number(lag)} behind` : ""}${replica.lag_ms > 0 && lag > 0 ? ` (${duration(replica.lag_ms)})` : ""}`;
-  const label = `Broker ${replica.broker_id}: ${word}, ${told}; high watermark ${number(watermark)}`;
+  const label = `Broker ${replica.broker_id}: ${word}, ${text}; high watermark ${number(watermark)}`;
   return html`<div class="replica ${isAway ? "away" : ""} ${!isAway && !replica.in_sync ? "lagging" : ""}">
     <div class="who"><strong>Broker ${replica.broker_id}</strong><${State} tone=${tone}>${word}<//>
       ${replica.moving && html`<span class="tag">${replica.moving}</span>`}
       ${replica.size_bytes != null && html`<span class="faint small">${bytes(replica.size_bytes)}</span>`}
-      <span class="told">${told}</span></div>
+      <span class="text">${text}</span></div>
     ${!isAway && replica.problem && html`<p class="small dim">${replica.problem}</p>`}
     <div class="track" role="img" aria-label=${label}>
       ${!isAway && html`<i class="beyond" style=${{ width: part(replica.log_end_offset) }}></i>
@@ -170,7 +170,7 @@ function LagOverTime({ partition }) {
     [kept, ids],
   );
   return html`<${Panel} title="Lag over time" beside=${html`<span class="faint small">records that each follower lacks</span>`}>
-    ${kept.length < 2 ? html`<${Empty} title="Looking…" />` : html`<${LineChart} label="Lag of each follower in records" times=${times} lines=${lines} />`}
+    ${kept.length < 2 ? html`<${Empty} title="Loading…" />` : html`<${LineChart} label="Lag of each follower in records" times=${times} lines=${lines} />`}
   <//>`;
 }
 
@@ -180,15 +180,15 @@ function MoveLeader({ topic, partition, onClose }) {
   const body = { moves: [{ topic, partition: partition.partition, leader: Number(leader) }] };
   const send = (query) => change("POST", "leaders/move", body, { query });
   const wrongOf = (answer) => answer.items.find((item) => item.error)?.error.message;
-  return html`<${Act} title=${`Let another broker lead ${topic}/${partition.partition}`} verb="Let it lead" narrow ready=${leader !== ""} subject=${leader}
-    form=${html`<${Field} label="Who is to lead" hint=${`Broker ${partition.leader} leads now. The chosen one becomes the preferred one, so that it stays.`}>
+  return html`<${Act} title=${`Change the leader of ${topic}/${partition.partition}`} verb="Transfer leadership" narrow ready=${leader !== ""} subject=${leader}
+    form=${html`<${Field} label="New leader" hint=${`Broker ${partition.leader} leads now. The new leader becomes the preferred replica, so that it stays the leader.`}>
       <select name="leader" autofocus value=${leader} onChange=${(event) => setLeader(event.target.value)}>
         ${others.map((broker) => html`<option value=${broker}>Broker ${broker}${partition.isr.includes(broker) ? "" : " (out of sync)"}</option>`)}
       </select><//>`}
     plan=${() => send({ dry_run: true })}
     show=${(plan) => html`<p>Broker <strong>${leader}</strong> would lead instead of broker ${partition.leader}${plan.items.length ? "" : "; it leads already"}.</p>`}
-    refuse=${wrongOf}
+    reject=${wrongOf}
     run=${() => send({})}
-    done=${(answer) => tell(wrongOf(answer) ?? `Broker ${leader} leads ${topic}/${partition.partition}.`)}
+    done=${(answer) => notify(wrongOf(answer) ?? `Broker ${leader} leads ${topic}/${partition.partition}.`)}
     onClose=${onClose} />`;
 }

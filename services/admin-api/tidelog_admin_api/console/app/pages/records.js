@@ -1,5 +1,4 @@
-// A look at records: the newest, or from an offset or a time on, of one partition or of all; with a
-// key, those that have it.
+// Records of one partition or of all: the newest, or from an offset or a time, optionally with a key.
 import { html, useMemo, useState } from "../html.js";
 import { all, at, get } from "../api.js";
 import { NONE, clock, exactTime, number, plural } from "../format.js";
@@ -11,9 +10,9 @@ import { Table } from "../parts/table.js";
 
 const EVERY_MS = 3_000;
 const TOPICS_EVERY_MS = 15_000;
-// Reading all partitions of a topic asks each one: so many at a time.
+// Partitions that are read at a time.
 const MAX_PARTITIONS = 24;
-// More are chosen by their number: a list of thousands is slow to draw, and to choose from.
+// Topics with more partitions have a number field, since a list of thousands is slow.
 const MAX_OPTIONS = 100;
 const COUNTS = [20, 50, 100, 500];
 const PREVIEW = 160;
@@ -39,7 +38,7 @@ export function Records({ query }) {
     <section class="panel" aria-label="Records">
       <${Choice} asked=${asked} set=${set} topics=${topics.data ?? []} topic=${topic} />
       ${asked.topic === ""
-        ? html`<${Empty} title="Choose a topic.">Records are read, and nothing is changed by it.<//>`
+        ? html`<${Empty} title="Choose a topic.">Reading does not change records.<//>`
         : topic
           ? html`<${Parts} asked=${asked} topic=${topic} onChange=${(first) => set({ first })} />
               <${Read} key=${ofAsked(asked)} asked=${asked} topic=${topic} />`
@@ -66,7 +65,7 @@ function Choice({ asked, set, topics, topic }) {
       ${COUNTS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
     </select><//>
     <${Field} label="With the key"><input class="short" name="key" value=${asked.key} autocomplete="off" spellcheck=${false}
-      title="Looked for among the last 10,000 records of each partition, or as many from where you begin" onChange=${(event) => set({ key: event.target.value })} /><//>
+      title="Searched for among the last 10,000 records of each partition, or among as many from the start" onChange=${(event) => set({ key: event.target.value })} /><//>
     <${Field} label="Key or value has"><input type="search" value=${asked.has} onInput=${(event) => set({ has: event.target.value })} /><//>
   </div>`;
 }
@@ -81,27 +80,26 @@ function PartitionChoice({ count, chosen, onChange }) {
   </select>`;
 }
 
-/** Which partitions are read: the one that is chosen, or some of all from `first` on. */
+/** The partitions to read: the chosen one, or MAX_PARTITIONS of all from `first`. */
 export function partitionsRead({ partition, first }, count) {
   if (partition !== "") return [Number(partition)];
   const from = Math.max(0, Math.min(Math.floor(Number(first)) || 0, count - 1));
   return Array.from({ length: Math.min(MAX_PARTITIONS, count - from) }, (_, at) => from + at);
 }
 
-/** Of a topic with more partitions than are read at a time: which these are, and the way to the
- * others. */
+/** For a topic with more than MAX_PARTITIONS: the partitions that are read, and buttons for others. */
 function Parts({ asked, topic: { partitions: count }, onChange }) {
   const shown = partitionsRead(asked, count);
   if (asked.partition !== "" || shown.length === count) return null;
   const [from, until] = [shown[0], shown.at(-1)];
   return html`<div class="toolbar plain small" role="group" aria-label="Partitions that are read">
     <span>Partitions <strong>${from} to ${until}</strong> of ${number(count)}: the others are left out.</span>
-    <button class="button compact" disabled=${from === 0} onClick=${() => onChange(String(Math.max(0, from - MAX_PARTITIONS)))}>Those before</button>
-    <button class="button compact" disabled=${until === count - 1} onClick=${() => onChange(String(until + 1))}>Those after</button>
+    <button class="button compact" disabled=${from === 0} onClick=${() => onChange(String(Math.max(0, from - MAX_PARTITIONS)))}>Previous</button>
+    <button class="button compact" disabled=${until === count - 1} onClick=${() => onChange(String(until + 1))}>Next</button>
   </div>`;
 }
 
-/** What is asked of the gateway; what is found in the answer is looked for here. */
+/** The parameters of requests. `has` filters the answer in the browser. */
 function ofAsked(asked) {
   return JSON.stringify({ ...asked, has: "" });
 }
@@ -129,7 +127,7 @@ async function read(asked, topic, signal) {
 
 function Read({ asked, topic }) {
   const [open, setOpen] = useState(null);
-  // A search reads far back, and is not repeated by itself.
+  // A search reads many records, and is not repeated automatically.
   const isLive = asked.from === "newest" && asked.key === "";
   const known = usePolled((signal) => read(asked, topic, signal), ofAsked(asked), isLive ? EVERY_MS : NEVER_MS);
   const { data } = known;
@@ -165,8 +163,8 @@ export function damagedWords(ranges) {
 }
 
 function emptyWords(asked, records) {
-  if (records.length) return "None of these has that.";
-  return asked.key === "" ? "There are no records here." : "None of those that were looked at has that key.";
+  if (records.length) return "No record matches.";
+  return asked.key === "" ? "There are no records here." : "None of the records that were read has this key.";
 }
 
 function has(record, sought) {

@@ -1,4 +1,4 @@
-// One topic: its partitions as they stand, and its configuration; how each is changed.
+// One topic: its partitions, its configuration, and their changes.
 import { html, useState } from "../html.js";
 import { all, at, get } from "../api.js";
 import { NONE, brokers, bytes, number, plural } from "../format.js";
@@ -15,9 +15,9 @@ const TABS = [["", "Partitions"], ["config", "Configuration"]];
 export function Topic({ topic, query }) {
   const tab = query.get("tab") ?? "";
   const [act, setAct] = useState("");
-  // From then on nothing of it is asked for any more: it may be gone at any moment.
-  const isGoing = act === "delete" || act === "deleted";
-  const known = usePolled((signal) => get(at("topics", topic), {}, signal), topic, EVERY_MS, isGoing);
+  // From then on the topic is not polled, since it may be deleted at any moment.
+  const isBeingDeleted = act === "delete" || act === "deleted";
+  const known = usePolled((signal) => get(at("topics", topic), {}, signal), topic, EVERY_MS, isBeingDeleted);
   const { data, refresh } = known;
   const close = () => {
     setAct((now) => (now === "deleted" ? now : ""));
@@ -31,7 +31,7 @@ export function Topic({ topic, query }) {
 
   return html`<${PageHead} title=${topic} crumbs=${[["Topics", href(["topics"])]]}
       beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} of=${known} />`}>
-      <a class="button" href=${href(["records"], { topic })}>Look at records</a>
+      <a class="button" href=${href(["records"], { topic })}>Show records</a>
       ${data && html`
         <button class="button" onClick=${() => setAct("count")}>Partitions…</button>
         <button class="button" onClick=${() => setAct("factor")}>Replicas…</button>
@@ -47,11 +47,11 @@ export function Topic({ topic, query }) {
             ["Durability", valueOf(data, "durability")],
             ["Topic id", html`<code>${data.topic_id}</code>`],
           ]} /><//>
-          <nav class="tabs" aria-label="Of this topic">${TABS.map(([name, words]) => html`<a key=${name}
+          <nav class="tabs" aria-label="Parts of this topic">${TABS.map(([name, words]) => html`<a key=${name}
             href=${href(["topics", topic], { tab: name })} aria-current=${tab === name ? "true" : undefined}>${words}</a>`)}</nav>
           ${tab === "config"
             ? html`<${Config} topic=${data} onChanged=${refresh} />`
-            : html`<${Partitions} topic=${topic} query=${query} paused=${isGoing} />`}
+            : html`<${Partitions} topic=${topic} query=${query} paused=${isBeingDeleted} />`}
         </div>`
       : html`<${Waiting} of=${known} />`}
     ${data && act === "delete" && html`<${DeleteTopic} topic=${data} onDeleted=${leave} onClose=${close} />`}
@@ -82,14 +82,14 @@ function Partitions({ topic, query, paused }) {
   return html`<section class="panel" aria-label="Partitions">
     <div class="toolbar">
       <label class="check"><input type="checkbox" checked=${unwell}
-        onChange=${() => replaceQuery(["topics", topic], { unwell: unwell ? "" : "1" })} />Only those that are not well</label>
+        onChange=${() => replaceQuery(["topics", topic], { unwell: unwell ? "" : "1" })} />Only unhealthy partitions</label>
       ${data && html`<span class="faint small">${plural(data.length, "partition")}</span><${Age} of=${known} />`}
       <span class="grow"></span>
-      <span class="faint small">HW: committed up to here. LEO: the leader's end. Lag: records that the slowest replica lacks.</span>
+      <span class="faint small">HW: end of committed records. LEO: end of the leader's log. Lag: records that the slowest replica lacks.</span>
     </div>
     ${data
       ? html`<${Table} label="Partitions" columns=${columns} rows=${data} rowKey=${(p) => p.partition} sortedBy="Partition"
-          empty=${unwell ? "All partitions are well." : "It has no partitions yet."} />`
+          empty=${unwell ? "All partitions are healthy." : "The topic has no partitions yet."} />`
       : html`<${Waiting} of=${known} />`}
   </section>`;
 }
@@ -102,9 +102,9 @@ function Config({ topic, onChanged }) {
   const [editing, setEditing] = useState(false);
   const columns = [
     { name: "Key", width: "240px", show: (e) => html`<code>${e.key}</code>` },
-    { name: "In force", width: "180px", show: (e) => e.value || NONE },
-    { name: "Set", width: "110px", show: (e) => (e.is_set ? html`<span class="tag">for it</span>` : html`<span class="faint">default</span>`) },
-    { name: "What it does", show: (e) => html`<span class="dim" title=${e.description}>${e.description}</span>` },
+    { name: "Effective value", width: "180px", show: (e) => e.value || NONE },
+    { name: "Set", width: "110px", show: (e) => (e.is_set ? html`<span class="tag">for this topic</span>` : html`<span class="faint">default</span>`) },
+    { name: "Description", show: (e) => html`<span class="dim" title=${e.description}>${e.description}</span>` },
   ];
   return html`<${Panel} title="Configuration" flush
       acts=${html`<button class="button" data-first-act onClick=${() => setEditing(true)}>Change…</button>`}>

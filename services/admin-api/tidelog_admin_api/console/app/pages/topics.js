@@ -1,4 +1,4 @@
-// All topics as they stand.
+// All topics with their states.
 import { html, useState } from "../html.js";
 import { all } from "../api.js";
 import { number, plural } from "../format.js";
@@ -32,8 +32,8 @@ export function Topics({ query }) {
         <div class="toolbar">
           <input type="search" placeholder="Find a topic ( / )" aria-label="Find a topic" value=${search}
             onInput=${(event) => filter({ search: event.target.value })} />
-          <label class="check"><input type="checkbox" checked=${unwell} onChange=${() => filter({ unwell: unwell ? "" : "1" })} />Only those that are not well</label>
-          <label class="check"><input type="checkbox" checked=${internal} onChange=${() => filter({ internal: internal ? "" : "1" })} />The cluster's own, too</label>
+          <label class="check"><input type="checkbox" checked=${unwell} onChange=${() => filter({ unwell: unwell ? "" : "1" })} />Only unhealthy topics</label>
+          <label class="check"><input type="checkbox" checked=${internal} onChange=${() => filter({ internal: internal ? "" : "1" })} />Also internal topics</label>
           ${data && html`<span class="faint small">${plural(data.length, "topic")}</span>`}
         </div>
         ${data ? html`<${TopicTable} topics=${data} filtered=${search || unwell} />` : html`<${Waiting} of=${known} />`}
@@ -48,10 +48,10 @@ function TopicTable({ topics, filtered }) {
     { name: "State", width: "200px", value: (t) => topicState(t)[1], show: (t) => { const [tone, word] = topicState(t); return html`<${State} tone=${tone}>${word}<//>`; } },
     { name: "Partitions", width: "120px", num: true, value: (t) => t.partitions, show: (t) => number(t.partitions) },
     { name: "Replicas each", width: "130px", num: true, value: (t) => t.replication_factor, show: (t) => number(t.replication_factor) },
-    { name: "Set for it", width: "26%", show: (t) => html`<span class="dim small">${setOf(t)}</span>` },
+    { name: "Set values", width: "26%", show: (t) => html`<span class="dim small">${setOf(t)}</span>` },
   ];
   return html`<${Table} label="Topics" columns=${columns} rows=${topics} rowKey=${(t) => t.topic} sortedBy="Topic"
-    empty=${filtered ? "No topic is like that." : "There is no topic yet."} />`;
+    empty=${filtered ? "No topic matches." : "There is no topic yet."} />`;
 }
 
 function setOf(topic) {

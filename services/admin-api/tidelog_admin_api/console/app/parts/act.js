@@ -1,25 +1,25 @@
-// How everything is changed: what it would do is asked for first and shown, and only then done.
+// The dialog of all changes: it shows the dry run first, and then carries out the change.
 import { html, useEffect, useState } from "../html.js";
 import { Dialog, Empty, Field, ProblemNote } from "./basics.js";
 
 /**
- * `plan()`: asks for the dry run; `show(plan)`: what it would do; `refuse(plan)`: a sentence for
- * why it is not to be done, or nothing; `run(plan)`: does it; `done(answer)`: after that. `confirm`:
- * a word that has to be typed first. `form`: fields above; while `ready` is false there is no plan.
- * A change of `subject` makes an old plan void.
+ * `plan()`: requests the dry run; `show(plan)`: shows it; `reject(plan)`: returns a sentence if the
+ * change is useless; `run(plan)`: carries it out; `done(answer)`: is called after that. `confirm`: a
+ * text that has to be typed first. `form`: fields; while `ready` is false there is no plan. A change
+ * of `subject` invalidates the plan.
  */
 export function Act(props) {
   const { title, verb, danger = false, confirm = "", form, ready = true, subject = "" } = props;
-  const { plan, show, refuse, run, done, onClose, narrow = false } = props;
+  const { plan, show, reject, run, done, onClose, narrow = false } = props;
   const [planned, setPlanned] = useState(null);
   const [problem, setProblem] = useState(null);
   const [busy, setBusy] = useState("");
   const [typed, setTyped] = useState("");
   const needsStep = form !== undefined;
   const current = planned?.subject === subject ? planned.plan : null;
-  const why = current && refuse?.(current);
+  const why = current && reject?.(current);
 
-  async function look() {
+  async function check() {
     setBusy("plan");
     setProblem(null);
     try {
@@ -38,38 +38,38 @@ export function Act(props) {
       onClose();
     } catch (error) {
       setProblem(error);
-      // What was shown may no longer be so.
+      // The plan may be out of date.
       setPlanned(null);
       setBusy("");
     }
   }
 
   useEffect(() => {
-    if (!needsStep) look();
+    if (!needsStep) check();
   }, []);
 
   const canRun = current !== null && !why && busy === "" && (!confirm || typed === confirm);
   const submit = (event) => {
     event.preventDefault();
     if (canRun) carryOut();
-    else if (current === null && ready && busy === "") look();
+    else if (current === null && ready && busy === "") check();
   };
   const primary = current !== null || !needsStep;
   const footer = html`
-    <span class="asks">${primary ? "Nothing has changed yet." : "The next step only shows what it would do."}</span>
+    <span class="asks">${primary ? "Nothing has changed yet." : "The next step only shows the effects."}</span>
     <button class="button" type="button" onClick=${onClose}>Cancel</button>
     ${primary && (current !== null || problem === null)
       ? html`<button class="button primary ${danger ? "danger" : ""}" form="act" disabled=${!canRun}>
           ${busy === "run" ? "Working…" : verb}
         </button>`
       : html`<button class="button primary" form="act" disabled=${!ready || busy !== ""}>
-          ${busy === "plan" ? "Looking…" : needsStep ? "Show what it would do" : "Look again"}
+          ${busy === "plan" ? "Checking…" : needsStep ? "Show what it would do" : "Check again"}
         </button>`}
   `;
   return html`<${Dialog} title=${title} onClose=${onClose} narrow=${narrow} footer=${footer}>
     <form id="act" class="stack" onSubmit=${submit}>
       ${form}
-      ${busy === "plan" && current === null && html`<${Empty} title="Looking what it would do…" />`}
+      ${busy === "plan" && current === null && html`<${Empty} title="Checking what it would do…" />`}
       ${current !== null && html`<section aria-label="What it would do" class="stack" data-plan>${show(current)}</section>`}
       ${why && html`<p class="warned" role="alert">${why}</p>`}
       ${current !== null && !why && confirm && html`<${Field} label=${`Type ${confirm} to confirm`}>

@@ -1,4 +1,4 @@
-// Small things that every page uses.
+// Small components that all pages use.
 import { html, useEffect, useRef } from "../html.js";
 import { clock } from "../format.js";
 import { NOT_FOUND } from "../live.js";
@@ -6,7 +6,7 @@ import { href } from "../router.js";
 import { createStore, useStore } from "../store.js";
 import { Icon } from "./icons.js";
 
-/** `tone`: ok, warn, bad, note or nothing. The word is always there: colour alone says nothing. */
+/** `tone`: ok, warn, bad, note or empty. The text has the same meaning as the colour. */
 export function State({ tone = "", children }) {
   return html`<span class="state ${tone}">${children}</span>`;
 }
@@ -39,12 +39,12 @@ export function PageHead({ title, crumbs, beside, children }) {
 
 export function ProblemNote({ problem }) {
   if (!problem) return null;
-  const told = problem.title === undefined ? { title: String(problem.message ?? problem) } : problem;
+  const shown = problem.title === undefined ? { title: String(problem.message ?? problem) } : problem;
   return html`<div class="problem" role="alert">
-    <strong>${told.title}</strong>
-    ${told.detail && html`<p>${told.detail}</p>`}
-    ${told.errors?.map((one) => html`<p><code>${one.field}</code>: ${one.message}</p>`)}
-    ${told.fix && html`<p class="fix">${told.fix}</p>`}
+    <strong>${shown.title}</strong>
+    ${shown.detail && html`<p>${shown.detail}</p>`}
+    ${shown.errors?.map((one) => html`<p><code>${one.field}</code>: ${one.message}</p>`)}
+    ${shown.fix && html`<p class="fix">${shown.fix}</p>`}
   </div>`;
 }
 
@@ -52,18 +52,18 @@ export function Empty({ title, children }) {
   return html`<div class="empty"><p>${title}</p>${children && html`<p>${children}</p>`}</div>`;
 }
 
-/** What stands in the place of data that is not there yet. `of`: what is known of it. */
+/** Shown in place of data that is not loaded yet. `of`: the result of `usePolled`. */
 export function Waiting({ of: { error, late } }) {
   if (isUnknown(error)) return html`<${Empty} title="Not found">${error.detail}<//>`;
   if (error) return html`<${ProblemNote} problem=${error} />`;
-  return html`<${Empty} title="Loading…">${late && "It takes long: the overview tells how the cluster stands."}<//>`;
+  return html`<${Empty} title="Loading…">${late && "The answer is late; the overview shows the state of the cluster."}<//>`;
 }
 
 export function isUnknown(error) {
   return error?.status === NOT_FOUND;
 }
 
-/** Stands above data that could not be asked for anew: how old it is, and why. */
+/** Shown above data that could not be refreshed: its age and the cause. */
 export function Stale({ of: { data, asOfMs, error, late } }) {
   if (!data || !(error || late)) return null;
   return html`<div class="stack">
@@ -72,14 +72,13 @@ export function Stale({ of: { data, asOfMs, error, late } }) {
   </div>`;
 }
 
-/** The same in short, of a part of a page. */
+/** A short form of `Stale` for a part of a page. */
 export function Age({ of: { data, asOfMs, error, late } }) {
   if (!data || !(error || late)) return null;
   return html`<span class="live lost" title=${error?.message}>as of ${clock(asOfMs)}</span>`;
 }
 
-/** `of`: what is known of what is shown. It is live once there was an answer, and while the next
- * one is not late. */
+/** `of`: the result of `usePolled`. Data is live after the first answer, while no answer is late. */
 export function Live({ of: { data, error, late }, still = false, children = "live" }) {
   if (isUnknown(error)) return html`<span class="live lost">not found</span>`;
   if (error || late) return html`<span class="live lost">not up to date, trying again</span>`;
@@ -88,12 +87,12 @@ export function Live({ of: { data, error, late }, still = false, children = "liv
 }
 
 export function Figure({ name, value, tone = "", beside, target }) {
-  const told = html`<div class="name">${name}</div>
+  const content = html`<div class="name">${name}</div>
     <div class="value ${tone}">${value}</div>
     ${beside && html`<div class="beside">${beside}</div>`}`;
   return target
-    ? html`<a class="figure" href=${target}>${told}</a>`
-    : html`<div class="figure">${told}</div>`;
+    ? html`<a class="figure" href=${target}>${content}</a>`
+    : html`<div class="figure">${content}</div>`;
 }
 
 export function Facts({ of }) {
@@ -102,7 +101,7 @@ export function Facts({ of }) {
   )}</dl>`;
 }
 
-/** `part` of `whole` as a bar that says so to who cannot see it. */
+/** `part` of `whole` as a bar, also for screen readers. */
 export function Progress({ label, part, whole, ended = false }) {
   const percent = whole > 0 ? Math.round((100 * part) / whole) : 0;
   return html`<div class="bar ${ended ? "ended" : ""}" role="progressbar" aria-label=${label}
@@ -120,12 +119,12 @@ export function PartitionLink({ topic, partition }) {
   return html`<a href=${href(["topics", topic, String(partition)])} title=${name}>${name}</a>`;
 }
 
-/** What has been done, told in passing. */
+/** Notes about completed actions. */
 const notes = createStore([]);
 const NOTE_MS = 8_000;
 let lastNote = 0;
 
-export function tell(text, link = undefined) {
+export function notify(text, link = undefined) {
   const note = { id: (lastNote += 1), text, link };
   notes.set([...notes.get(), note].slice(-4));
   setTimeout(() => forget(note.id), NOTE_MS);
@@ -147,8 +146,8 @@ export function Notes() {
   )}</div>`;
 }
 
-/** A modal dialog: the browser's own keeps the focus inside, closes on Escape and gives the focus
- * back to where it was. */
+/** A modal dialog. The browser keeps the focus inside and closes the dialog on Escape; then the focus
+ * returns to where it was. */
 export function Dialog({ title, onClose, narrow = false, footer, children }) {
   const element = useRef(null);
   useEffect(() => {

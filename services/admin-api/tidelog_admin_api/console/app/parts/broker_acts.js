@@ -1,4 +1,4 @@
-// What is done with brokers: each shows first what it would do.
+// Changes of brokers. Each shows its effects first.
 import { html, useState } from "../html.js";
 import { at, change, get, newOperationId } from "../api.js";
 import { PREFERRED_RETURN, number, plural, words } from "../format.js";
@@ -6,26 +6,26 @@ import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { statusOf } from "../verdict.js";
 import { Act } from "./act.js";
-import { Dialog, Empty, PartitionLink, Stale, State, Waiting, tell } from "./basics.js";
+import { Dialog, Empty, PartitionLink, Stale, State, Waiting, notify } from "./basics.js";
 import { PlanView } from "./plan.js";
 import { Table } from "./table.js";
 
 const CHECK_EVERY_MS = 2_000;
 
-/** What begins an operation, once it has begun. */
+/** Notifies of a started operation. */
 export function begun({ operation, plan }) {
   if (!operation) return;
-  const text = operation.state === "done" ? "Nothing had to move: it is done." : `It has begun: ${plural(plan?.move_count ?? operation.progress.moves, "move")}.`;
-  tell(text, { name: "Follow it", target: href(["moves", operation.operation_id]) });
+  const text = operation.state === "done" ? "No moves were needed: the operation is done." : `The operation has started: ${plural(plan?.move_count ?? operation.progress.moves, "move")}.`;
+  notify(text, { name: "Follow it", target: href(["moves", operation.operation_id]) });
 }
 
 const BALANCES = {
   rebalance: { path: "rebalance", title: "Rebalance", verb: "Begin to move", hint: "" },
-  add: { path: "brokers/add", title: "Add brokers", verb: "Add them, and begin to move", hint: "Brokers that are to have their share of what there is:" },
-  remove: { path: "brokers/remove", title: "Remove brokers", verb: "Begin to drain", hint: "Brokers that are to hold nothing; when the operation is done they may be stopped for good:" },
+  add: { path: "brokers/add", title: "Add brokers", verb: "Add them, and begin to move", hint: "Brokers that get a share of replicas and leaders:" },
+  remove: { path: "brokers/remove", title: "Remove brokers", verb: "Begin to drain", hint: "Brokers that lose all replicas; when the operation is done they can be stopped permanently:" },
 };
 
-/** `chosen`: ids of brokers that are ticked at first. */
+/** `chosen`: ids of brokers that are selected at first. */
 export function BalanceAct({ kind, chosen = [], brokers = [], onClose }) {
   const { path, title, verb, hint } = BALANCES[kind];
   const [ids, setIds] = useState(chosen);
@@ -36,7 +36,7 @@ export function BalanceAct({ kind, chosen = [], brokers = [], onClose }) {
     <${Choices} brokers=${brokers.filter((one) => kind === "remove" || one.status === "running")} ids=${ids} onChange=${setIds} /></fieldset>`;
   return html`<${Act} title=${title} verb=${verb} danger=${kind === "remove"} form=${form} ready=${kind === "rebalance" || ids.length > 0}
     subject=${ids.join(",")} plan=${() => send({ dry_run: true })} show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
-    refuse=${({ plan }) => kind === "rebalance" && plan.move_count === 0 && "There is nothing to be done."}
+    reject=${({ plan }) => kind === "rebalance" && plan.move_count === 0 && "No moves are needed."}
     run=${({ plan }) => send({}, { operation_id: operationId, expected_plan: plan.digest })} done=${begun} onClose=${onClose} />`;
 }
 
@@ -55,20 +55,20 @@ export function MaintenanceAct({ broker, onClose }) {
   const send = (query) => change("PUT", at("brokers", broker.broker_id, "maintenance"), { maintenance: begins }, { query });
   return html`<${Act} title=${begins ? `Maintenance of ${name}` : `End the maintenance of ${name}`} verb=${begins ? "Begin maintenance" : "End maintenance"} narrow
     plan=${() => send({ dry_run: true })} show=${(plan) => html`<${Maintenance} plan=${plan} begins=${begins} />`}
-    run=${() => send({})} done=${(answer) => tell(begins ? inMaintenance(broker, answer) : `The maintenance of ${name} has ended.`)} onClose=${onClose} />`;
+    run=${() => send({})} done=${(answer) => notify(begins ? inMaintenance(broker, answer) : `The maintenance of ${name} has ended.`)} onClose=${onClose} />`;
 }
 
 function inMaintenance(broker, { leaders }) {
   const waiting = leaders.filter((one) => one.error).length;
-  const still = waiting > 0 ? ` It still leads ${plural(waiting, "partition")}, which are handed over one by one.` : "";
+  const still = waiting > 0 ? ` It still leads ${plural(waiting, "partition")}; leadership is transferred one by one.` : "";
   return `Broker ${broker.broker_id} is in maintenance.${still}`;
 }
 
 function Maintenance({ plan, begins }) {
-  if (!begins) return html`<p>It may lead again. ${PREFERRED_RETURN} “Preferred leaders” does it at once.</p>`;
-  return html`<p><strong>${plural(plan.leaders.length, "partition")}</strong> that it leads would be led by others. It keeps its
+  if (!begins) return html`<p>The broker may lead again. ${PREFERRED_RETURN} “Preferred leaders” does so at once.</p>`;
+  return html`<p><strong>${plural(plan.leaders.length, "partition")}</strong> of this broker would be led by others. It keeps its
     replicas, and they stay in sync.</p>
-    ${plan.leaders_kept > 0 && html`<p class="warned">It would go on leading ${plural(plan.leaders_kept, "partition")}, because nobody else can without loss.</p>`}`;
+    ${plan.leaders_kept > 0 && html`<p class="warned">It would continue to lead ${plural(plan.leaders_kept, "partition")}, because no other replica can without loss.</p>`}`;
 }
 
 export function PreferredAct({ onClose }) {
@@ -79,18 +79,18 @@ export function PreferredAct({ onClose }) {
     { name: "Then by", width: "90px", num: true, show: (p) => number(p.leader) },
     { name: "", width: "30%", show: (p) => html`<span class="dim" title=${p.error?.message}>${p.error?.message ?? ""}</span>` },
   ];
-  return html`<${Act} title="Let preferred replicas lead" verb="Elect them"
+  return html`<${Act} title="Elect preferred replicas" verb="Elect them"
     plan=${() => send({ dry_run: true })}
     show=${(plan) => html`<p class="dim">${PREFERRED_RETURN}</p><${Table} label="Leaders that would change" columns=${columns} rows=${plan.items} rowKey=${(p) => `${p.topic}/${p.partition}`} empty="Every partition is led by its preferred replica." />`}
-    refuse=${(plan) => plan.items.length === 0 && "There is nothing to be done."}
+    reject=${(plan) => plan.items.length === 0 && "Preferred replicas lead already."}
     run=${() => send({})}
-    done=${(answer) => tell(elected(answer.items))} onClose=${onClose} />`;
+    done=${(answer) => notify(elected(answer.items))} onClose=${onClose} />`;
 }
 
 function elected(items) {
   const late = items.filter((one) => one.error);
   const led = `${plural(items.length - late.length, "partition")} led by preferred replicas again.`;
-  return late.length > 0 ? `${led} Of ${number(late.length)} it is not so: ${late[0].error.message}` : led;
+  return late.length > 0 ? `${led} ${number(late.length)} not yet: ${late[0].error.message}` : led;
 }
 
 const EFFECTS = {
@@ -120,9 +120,9 @@ function Checked({ check }) {
       <strong>${check.safe ? "It can be stopped" : "It should not be stopped"}</strong>
       <span class="dim">${counted(check)}</span></div></div>
     ${findings.length
-      ? html`<${Table} label="What it would touch" columns=${columns} rows=${findings} rowKey=${(f) => `${f.topic}/${f.partition}`} />
+      ? html`<${Table} label="Affected partitions" columns=${columns} rows=${findings} rowKey=${(f) => `${f.topic}/${f.partition}`} />
           ${check.next_page_token && html`<p class="faint small">The worst ${number(findings.length)} are shown.</p>`}`
-      : html`<${Empty} title="No partition would notice." />`}`;
+      : html`<${Empty} title="No partition would be affected." />`}`;
 }
 
 function counted(check) {
@@ -132,6 +132,6 @@ function counted(check) {
     [check.last_replica, "with one replica left in sync"],
     [check.leader_moves, "led by another broker"],
   ];
-  const told = parts.filter(([count]) => count > 0).map(([count, what]) => `${plural(count, "partition")} ${what}`);
-  return told.join(", ") || "No partition would become unavailable or fall under min ISR.";
+  const counts = parts.filter(([count]) => count > 0).map(([count, what]) => `${plural(count, "partition")} ${what}`);
+  return counts.join(", ") || "No partition would become unavailable or fall under min ISR.";
 }

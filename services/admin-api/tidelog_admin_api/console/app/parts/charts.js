@@ -1,4 +1,4 @@
-// Lines over time, drawn by uPlot in the console's own colours.
+// Lines over time, drawn by uPlot in the colours of the console.
 import { html, useEffect, useRef } from "../html.js";
 import uPlot from "../../vendor/uPlot.js";
 import { number } from "../format.js";
@@ -9,8 +9,8 @@ const HEIGHT_PX = 190;
 export const LINE_COLOURS = ["accent", "warn-fill", "note", "bad", "ok"];
 
 /**
- * `times`: seconds since 1970, ascending; `lines`: [{name, colour, values}], of which null is a
- * gap. `label` says what is seen to who cannot see it.
+ * `times`: seconds since 1970, ascending; `lines`: [{name, colour, values}]; null values are gaps.
+ * `label`: the description for screen readers.
  */
 export function LineChart({ label, times, lines, unit = number }) {
   const place = useRef(null);
@@ -21,7 +21,7 @@ export function LineChart({ label, times, lines, unit = number }) {
   useEffect(() => {
     const made = new uPlot(options(lines, unit, place.current.clientWidth), data(times, lines), place.current);
     plot.current = made;
-    tellNewest(made);
+    showNewest(made);
     const resized = new ResizeObserver(([entry]) => {
       made.setSize({ width: Math.max(200, Math.floor(entry.contentRect.width)), height: HEIGHT_PX });
     });
@@ -36,15 +36,16 @@ export function LineChart({ label, times, lines, unit = number }) {
   useEffect(() => {
     if (!plot.current) return;
     plot.current.setData(data(times, lines));
-    tellNewest(plot.current);
+    showNewest(plot.current);
   }, [times, lines]);
 
   const latest = lines.map((line) => `${line.name}: ${unit(line.values.at(-1))}`).join(", ");
   return html`<div class="chart" ref=${place} role="img" aria-label=${`${label}. Now: ${latest}`}></div>`;
 }
 
-/** In the legend, unless somebody points at an older one. uPlot empties it in a microtask. */
-function tellNewest(plot) {
+/** Shows the newest values in the legend unless the cursor selects others. uPlot clears the legend in
+ * a microtask. */
+function showNewest(plot) {
   queueMicrotask(() => {
     if (!(plot.cursor.left >= 0)) plot.setLegend({ idx: plot.data[0].length - 1 });
   });

@@ -1,4 +1,4 @@
-// What is wrong, why, and what to do: as explain tells it.
+// The findings of explain: problems, causes and next steps.
 import { Fragment, html, useState } from "../html.js";
 import { href } from "../router.js";
 import { plural, sentence, words } from "../format.js";
@@ -8,7 +8,7 @@ import { Panel, PartitionLink, State } from "./basics.js";
 const MAX_EVIDENCE = 4;
 const MAX_SHOWN = 12;
 
-/** A panel that says by its title whether something is wrong. */
+/** A panel whose title shows whether a finding is a fault. */
 export function FindingsPanel({ findings, beside }) {
   const isFault = findings.some((finding) => finding.severity !== "info");
   return html`<${Panel} title=${isFault ? "What is wrong, and why" : "Worth knowing"} flush
@@ -35,7 +35,7 @@ function Finding({ finding }) {
   const tone = toneOf(finding.severity);
   return html`<article class="finding">
     <div class="head"><${State} tone=${tone}>${finding.severity}<//><p class="grow">${sentence(finding.summary)}</p>
-      <span class="faint small nowrap" title="The cause, as programs call it">${words(finding.cause)}</span></div>
+      <span class="faint small nowrap" title="Name of the cause, for programs">${words(finding.cause)}</span></div>
     ${finding.evidence?.length > 0 && html`<ul class="why">
       ${finding.evidence.slice(0, MAX_EVIDENCE).map((line) => html`<li>${line}</li>`)}
       ${finding.because?.length > 0 && html`<li>follows from ${finding.because.join(", ")}</li>`}

@@ -1,4 +1,4 @@
-// The gateways of the cluster, as controllers know them by their announcements.
+// The gateways of the cluster, which controllers know from their announcements.
 import { html } from "../html.js";
 import { all } from "../api.js";
 import { NONE, duration, exactTime, number } from "../format.js";
@@ -6,7 +6,7 @@ import { usePolled } from "../live.js";
 import { Age, Panel, State, Waiting } from "./basics.js";
 import { Table } from "./table.js";
 
-// Each service is asked.
+// Each request queries all services.
 const EVERY_MS = 5_000;
 const TONES = { alive: "ok", silent: "bad", stopped: "" };
 
@@ -17,7 +17,7 @@ export function GatewaysPanel() {
   <//>`;
 }
 
-/** Of the clients at a limit of a gateway the one that was rejected last, and how many more. */
+/** The client with the latest rejection by a limit of the gateway, and the number of others. */
 export function limitedText(clients) {
   const [last] = clients;
   if (!last) return NONE;
@@ -25,7 +25,7 @@ export function limitedText(clients) {
   return `${last.address} at ${last.limit} (${number(last.value)})${others}`;
 }
 
-/** Of a resource that a gateway is short of, as "open_files 1,020 of 1,024". */
+/** The resources that are short in a gateway, such as "open_files 1,020 of 1,024". */
 export function shortText(pressures) {
   return pressures.map((p) => `${p.resource} ${number(p.used)} of ${number(p.limit)}`).join(", ") || NONE;
 }
@@ -41,5 +41,5 @@ function Gateways({ gateways }) {
     { name: "Clients at a limit", value: (g) => g.limited_clients.length, show: (g) => limitedText(g.limited_clients) },
     { name: "Short of", value: (g) => g.pressures.length, show: (g) => shortText(g.pressures) },
   ];
-  return html`<${Table} label="Gateways" columns=${columns} rows=${gateways} rowKey=${(g) => `${g.address} ${g.host}`} sortedBy="Address" empty="No gateway has announced itself." />`;
+  return html`<${Table} label="Gateways" columns=${columns} rows=${gateways} rowKey=${(g) => `${g.address} ${g.host}`} sortedBy="Address" empty="No gateway has sent an announcement." />`;
 }

@@ -1,4 +1,4 @@
-// Who led a partition and who was in sync, broker by broker over time, from its state changes.
+// Leaders and ISR of a partition over time, by broker, from its state changes.
 import { html } from "../html.js";
 import { clock } from "../format.js";
 import { Empty } from "./basics.js";
@@ -6,7 +6,7 @@ import { Empty } from "./basics.js";
 /** `events`: newest first, each with `at` in milliseconds. */
 export function Lanes({ events, partition }) {
   const states = statesOf(events);
-  if (!states.length) return html`<${Empty} title="No service remembers who led.">It is told from the changes of its key.<//>`;
+  if (!states.length) return html`<${Empty} title="No service remembers a leader.">Leaders and ISR come from the changes of the partition's key.<//>`;
   const from = states[0].at;
   const until = Math.max(Date.now(), from + 1_000);
   const lanes = [...new Set([...partition.replicas, ...states.flatMap((state) => state.isr)])].sort((a, b) => a - b);
@@ -14,7 +14,7 @@ export function Lanes({ events, partition }) {
   return html`<div class="lanes">
     ${lanes.map((broker) => html`<div class="lane" key=${broker}>
       <span>Broker ${broker}</span>
-      <div class="line" role="img" aria-label=${told(broker, states, until)}>${spans(broker, states, until).map(
+      <div class="line" role="img" aria-label=${textOf(broker, states, until)}>${spans(broker, states, until).map(
         (span) => html`<i class=${span.kind} title=${`${span.kind === "leads" ? "led" : "in sync"} from ${clock(span.from)}`}
           style=${{ left: `${across(span.from)}%`, width: `${across(span.until) - across(span.from)}%` }}></i>`,
       )}</div>
@@ -24,7 +24,7 @@ export function Lanes({ events, partition }) {
   </div>`;
 }
 
-/** [{at, leader, isr}], oldest first: what the partition's key said from when on. */
+/** [{at, leader, isr}], the oldest first: the states of the partition's key. */
 function statesOf(events) {
   return events
     .filter((event) => event.stage === "completed" && event.broker === undefined && Array.isArray(event.details?.isr) && event.details.leader !== undefined)
@@ -44,7 +44,7 @@ function spans(broker, states, until) {
   return found;
 }
 
-function told(broker, states, until) {
+function textOf(broker, states, until) {
   const parts = spans(broker, states, until).map((span) => `${span.kind === "leads" ? "led" : "in sync"} from ${clock(span.from)} to ${span.until === until ? "now" : clock(span.until)}`);
   return `Broker ${broker}: ${parts.join(", ") || "neither led nor in sync"}`;
 }

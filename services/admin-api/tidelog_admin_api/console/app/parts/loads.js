@@ -1,4 +1,4 @@
-// Leaders and replicas of each broker beside each other, against an even share.
+// Leaders and replicas of each broker, compared with an even share.
 import { html } from "../html.js";
 import { number } from "../format.js";
 import { isMissed } from "../verdict.js";
@@ -27,6 +27,6 @@ function Load({ broker, most, even }) {
       <i style=${percent(broker.leaders)}></i>
       <b style=${{ left: `${(100 * even) / most}%` }}></b>
     </div>
-    <span class="told">${isMissed(broker) ? `gone, holds ${number(broker.replicas)}` : `leads ${number(broker.leaders)} of ${number(broker.replicas)}`}</span>
+    <span class="text">${isMissed(broker) ? `gone, holds ${number(broker.replicas)}` : `leads ${number(broker.leaders)} of ${number(broker.replicas)}`}</span>
   </div>`;
 }

@@ -1,16 +1,16 @@
-// Where the cells of the map of partitions lie. Nothing here draws.
+// The layout of the map of partitions, without drawing.
 export const LABEL_PX = 88;
 const GAP_PX = 2;
 const BAND_GAP_PX = 14;
 const LEAST_BAND_PX = 16;
-// The fewer there are, the larger; at most so many rows a broker before they shrink.
+// Sizes of cells. A smaller size is used beyond PREFERRED_ROWS rows of a broker.
 const SIZES_PX = [16, 13, 10, 8, 6];
-const ROWS_WISHED = 6;
+const PREFERRED_ROWS = 6;
 
 /**
  * `topics`: [{topic, partitions: [[leader, replicas, isr], ...]}] by partition. Cells are in the
- * order of bands: broker by broker, topic by topic. `shape` changes with where cells lie, not with
- * how they stand.
+ * order of bands: broker by broker, topic by topic. `shape` changes with the positions of cells, not
+ * with their states.
  */
 export function layOut(topics, brokerIds, width) {
   const held = replicasByBroker(topics, brokerIds);
@@ -53,7 +53,7 @@ function kindOf(broker, leader, isr) {
   return isr.includes(broker) ? "follower" : "late";
 }
 
-/** All replicas of the partition that a cell is of. */
+/** The cells of all replicas of a cell's partition. */
 export function cellsOfSame(layout, { topic, partition }) {
   return layout.cells.filter((cell) => cell.partition === partition && cell.topic === topic);
 }
@@ -67,10 +67,10 @@ function rowLength(size, width) {
 }
 
 function sizeFor(most, width) {
-  return SIZES_PX.find((size) => most <= ROWS_WISHED * rowLength(size, width)) ?? SIZES_PX.at(-1);
+  return SIZES_PX.find((size) => most <= PREFERRED_ROWS * rowLength(size, width)) ?? SIZES_PX.at(-1);
 }
 
-/** The number of the cell at a point; null: there is none. */
+/** The number of the cell at a point; null: none. */
 export function cellAt(layout, x, y) {
   const pitch = layout.size + GAP_PX;
   const column = Math.floor((x - LABEL_PX) / pitch);

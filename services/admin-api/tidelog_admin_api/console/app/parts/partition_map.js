@@ -1,5 +1,5 @@
-// Every replica as a cell in its broker's band: who leads what, and what is not as it should be.
-// Drawn on a canvas, a slice a frame, and then only what has changed.
+// All replicas as cells in bands of their brokers, with their states. They are drawn on a canvas, a
+// slice in each frame. Later only changed cells are drawn.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { get } from "../api.js";
 import { number, plural } from "../format.js";
@@ -59,7 +59,7 @@ function Drawn({ topics, brokers }) {
   const total = layout.cells.length;
   return html`<div class="map">
       <canvas ref=${canvas} tabindex="0" role="application"
-        aria-label=${`Map of ${plural(total, "replica")} by broker. Arrow keys go from one to the next, Enter opens its partition.`}
+        aria-label=${`Map of ${plural(total, "replica")} by broker. Arrow keys select a replica, Enter opens its partition.`}
         aria-describedby="map-cell" onMouseMove=${move} onMouseLeave=${() => setCursor(null)}
         onClick=${() => cell && open(cell)} onKeyDown=${press} onBlur=${() => setCursor(null)}></canvas>
       ${cell && html`<${Marks} layout=${layout} cell=${cell} />`}
@@ -88,8 +88,8 @@ function wordsOf(cell, named = true) {
   return `${name}broker ${number(cell.broker)} ${does}${leader}`;
 }
 
-/** Frames around the replicas of the partition that is pointed at: elements, so that no cell has
- * to be drawn again. */
+/** Frames around the replicas of the selected partition. They are elements, so that no cell has to be
+ * drawn again. */
 function Marks({ layout, cell }) {
   return cellsOfSame(layout, cell).map((one) => {
     return html`<div class="mark ${one === cell ? "here" : ""}" key=${one.broker} style=${{
@@ -111,7 +111,7 @@ function draw(canvas, layout, before, shape) {
     if (isNew || kinds[at] !== before.kinds[at]) waiting.push(at);
   }
   if (isNew) label(context, layout);
-  // What is told to be drawn is drawn: a slice that is given up leaves its rest unknown.
+  // Cells of a cancelled slice stay unknown, so that the next call draws them.
   const known = isNew ? [] : before.kinds.slice();
   Object.assign(before, { shape, kinds: known });
   const paints = Object.fromEntries(Object.entries(PAINTS).map(([kind, name]) => [kind, colour(name)]));

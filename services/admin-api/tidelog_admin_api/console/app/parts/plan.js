@@ -1,4 +1,4 @@
-// A plan of moves as people check it: how much, who gains, and move by move.
+// A plan: number of moves, replicas and leaders of each broker, and all moves.
 import { html } from "../html.js";
 import { brokers, number, plural } from "../format.js";
 import { Empty } from "./basics.js";
@@ -6,7 +6,7 @@ import { Table } from "./table.js";
 
 export function PlanView({ plan }) {
   if (plan.move_count === 0) {
-    return html`<${Empty} title="Nothing has to move.">All is as it would be afterwards.<//><${Warnings} plan=${plan} />`;
+    return html`<${Empty} title="The plan has no moves.">The cluster already has the target state.<//><${Warnings} plan=${plan} />`;
   }
   return html`<p>
       <strong>${plural(plan.move_count, "partition")}</strong> would change replicas:
@@ -27,7 +27,7 @@ export function Warnings({ plan }) {
 
 function least(plan) {
   const minimum = plan.minimum_replicas_added;
-  return minimum == null ? "" : ` (the fewest that balance: ${number(minimum)})`;
+  return minimum == null ? "" : ` (the minimum for this balance: ${number(minimum)})`;
 }
 
 function Shares({ brokers: shares }) {

@@ -1,7 +1,7 @@
-// Values of records as they were written. Parsed and written again, JSON may be another: a number of
-// 64 bits is rounded, 1.0 is 1, of two equal keys one is lost.
+// Values of records as they were written. Parsing and serializing can change JSON: a 64-bit number is
+// rounded, 1.0 becomes 1, and one of two equal keys is lost.
 
-/** Of a value that came as `encoding` text or base64: {text, as}, in lines where nothing is lost. */
+/** {text, as} of a value with `encoding` text or base64. JSON is indented if it stays the same. */
 export function shownValue(value, encoding) {
   if (value == null) return { text: "", as: "none" };
   if (encoding !== "text") return { text: value, as: encoding };
@@ -10,7 +10,7 @@ export function shownValue(value, encoding) {
     const isSame = JSON.stringify(parsed) === value;
     return { text: isSame ? JSON.stringify(parsed, null, 2) : value, as: "json" };
   } catch {
-    // No JSON, or nested too deeply to be written again.
+    // Not JSON, or nested too deeply to be serialized.
     return { text: value, as: "text" };
   }
 }

@@ -1,23 +1,23 @@
-// A partition without a leader: what each surviving replica holds, what choosing it would lose,
-// and the choice, with its name typed once more.
+// A partition without a leader: its surviving replicas, what each choice would lose, and the choice
+// with its confirmation.
 import { html, useState } from "../html.js";
 import { change, get } from "../api.js";
 import { brokers, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { Act } from "./act.js";
-import { Dialog, Empty, Field, Stale, Waiting, tell } from "./basics.js";
+import { Dialog, Empty, Field, Stale, Waiting, notify } from "./basics.js";
 import { Table } from "./table.js";
 
 const EVERY_MS = 3_000;
-// So long replicas have to describe their logs; those that have not are told as such.
-const LOOK_MS = 5_000;
+// Timeout for the descriptions of logs.
+const DESCRIBE_MS = 5_000;
 
 export function RecoverAct({ topic, partition, onClose }) {
-  const known = usePolled((signal) => get("recovery", { topic, partition, timeout_ms: LOOK_MS }, signal), `${topic}/${partition}`, EVERY_MS);
+  const known = usePolled((signal) => get("recovery", { topic, partition, timeout_ms: DESCRIBE_MS }, signal), `${topic}/${partition}`, EVERY_MS);
   const title = `Recover ${topic}/${partition}`;
   if (!known.data) return html`<${Dialog} title=${title} onClose=${onClose}><${Waiting} of=${known} /><//>`;
   const found = known.data.items.find((item) => item.topic === topic && item.partition === partition);
-  if (!found) return html`<${Dialog} title=${title} onClose=${onClose}><${Empty} title="It has a leader." /><//>`;
+  if (!found) return html`<${Dialog} title=${title} onClose=${onClose}><${Empty} title="The partition has a leader." /><//>`;
   return html`<${Choose} title=${title} found=${found} known=${known} onClose=${onClose} />`;
 }
 
@@ -34,23 +34,23 @@ function Choose({ title, found, known, onClose }) {
     { name: "Broker", width: "80px", show: (s) => s.broker_id },
     { name: "Last epoch", width: "100px", num: true, show: (s) => (s.described ? number(s.last_epoch) : "–") },
     { name: "Log", num: true, show: (s) => (s.described ? `${number(s.log_start_offset)} to ${number(s.log_end_offset)}` : html`<span title=${s.problem}>${s.problem}</span>`) },
-    { name: "Would lose", width: "150px", num: true, show: (s) => (s.lost_records == null ? "nobody can tell" : plural(s.lost_records, "record")) },
+    { name: "Would lose", width: "150px", num: true, show: (s) => (s.lost_records == null ? "not known" : plural(s.lost_records, "record")) },
   ];
-  const form = html`<${Stale} of=${known} /><p>${found.waits_for ? `It waits for ${found.waits_for}.` : ""} Last known to hold every committed
-      record: ${brokers(found.last_known)}. Bringing one of them back loses nothing.</p>
+  const form = html`<${Stale} of=${known} /><p>${found.waits_for ? `The partition waits for ${found.waits_for}.` : ""} Last known to hold every committed
+      record: ${brokers(found.last_known)}. If one of them returns, no record is lost.</p>
     <${Table} label="Surviving replicas" columns=${columns} rows=${found.survivors} rowKey=${(s) => s.broker_id} />
-    <${Field} label="Who is to lead, whatever is lost by it">
+    <${Field} label="New leader, even if records are lost">
       <select name="broker" value=${chosen} onChange=${(event) => setChosen(event.target.value)}>
         <option value="">Choose…</option>
         ${able.map((one) => html`<option value=${one.broker_id}>Broker ${one.broker_id}</option>`)}
       </select>
     <//>`;
-  return html`<${Act} title=${title} verb="Elect it, and lose those records" danger confirm=${found.topic} form=${form}
-    ready=${chosen !== ""} subject=${chosen} plan=${() => send({ dry_run: true, timeout_ms: LOOK_MS })}
+  return html`<${Act} title=${title} verb="Elect it and lose these records" danger confirm=${found.topic} form=${form}
+    ready=${chosen !== ""} subject=${chosen} plan=${() => send({ dry_run: true, timeout_ms: DESCRIBE_MS })}
     show=${() => html`<p class="warned">Broker ${chosen} would lead; ${survivor?.lost_records == null
-      ? "nobody can tell how many records would be lost"
-      : html`<strong>${plural(survivor.lost_records, "record")}</strong> that others hold would be cut`}.</p>`}
+      ? "the number of lost records is not known"
+      : html`<strong>${plural(survivor.lost_records, "record")}</strong> of other replicas would be lost`}.</p>`}
     run=${() => send({}, { confirm: found.topic })}
-    done=${(answer) => tell(answer.results.find((result) => result.error)?.error.message ?? `${found.topic}/${found.partition} has a leader.`)}
+    done=${(answer) => notify(answer.results.find((result) => result.error)?.error.message ?? `${found.topic}/${found.partition} has a leader.`)}
     onClose=${onClose} />`;
 }

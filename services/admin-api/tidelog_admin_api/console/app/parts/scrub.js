@@ -1,30 +1,30 @@
-// The check of every batch on the disks of brokers: how far it is, and a new pass.
+// The scrub of brokers: its progress, and the start of a new pass.
 import { html, useState } from "../html.js";
 import { all, change } from "../api.js";
 import { NONE, ago, bytes, exactTime, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { Act } from "./act.js";
-import { Age, Panel, Progress, State, Waiting, tell } from "./basics.js";
+import { Age, Panel, Progress, State, Waiting, notify } from "./basics.js";
 import { Choices } from "./broker_acts.js";
 import { Table } from "./table.js";
 
-// Each broker is asked.
+// Each request queries all brokers.
 const EVERY_MS = 5_000;
 
-/** [tone, word] of the pass of a broker; `status` null: it gave no answer. */
+/** [tone, word] of the pass of a broker; `status` null: the broker did not answer. */
 export function passOf(status) {
   if (!status) return ["warn", "no answer"];
   if (status.running) return ["note", status.full_rate ? "full rate" : "running"];
   return status.enabled ? ["", "waits"] : ["", "off"];
 }
 
-/** [tone, word] of what all passes of a broker have found. */
+/** [tone, word] of the damage that all passes of a broker have found. */
 export function damageOf(status) {
   if (!status) return ["", NONE];
   return [status.damage_found > 0 ? "bad" : "ok", number(status.damage_found)];
 }
 
-/** [tone, word] of the ranges in which replicas hold different committed records now. */
+/** [tone, word] of the offset ranges in which replicas have different committed records now. */
 export function divergedOf(status) {
   if (!status) return ["", NONE];
   return [status.diverged_ranges > 0 ? "bad" : "ok", number(status.diverged_ranges)];
@@ -48,7 +48,7 @@ function ScrubTable({ label, scrubs }) {
     { name: "Damaged batches", width: "130px", num: true, value: (s) => s.status?.damage_found ?? -1, show: (s) => state(damageOf(s.status)) },
     { name: "Diverged ranges", width: "130px", num: true, value: (s) => s.status?.diverged_ranges ?? -1, show: (s) => state(divergedOf(s.status)) },
   ];
-  return html`<${Table} label=${label} columns=${columns} rows=${scrubs} rowKey=${(s) => s.broker_id} sortedBy="Broker" empty="No broker runs." />`;
+  return html`<${Table} label=${label} columns=${columns} rows=${scrubs} rowKey=${(s) => s.broker_id} sortedBy="Broker" empty="No broker is running." />`;
 }
 
 function Checked({ of: { broker_id: id, status, error } }) {
@@ -70,25 +70,25 @@ export function ScrubAct({ brokers, onClose }) {
   const [ids, setIds] = useState(running.map((one) => one.broker_id));
   const [fullRate, setFullRate] = useState(false);
   const send = (query) => change("POST", "brokers/scrub", { broker_ids: ids, full_rate: fullRate }, { query });
-  const form = html`<fieldset class="choices"><legend class="label">Brokers that are to check every batch on their disks:</legend>
+  const form = html`<fieldset class="choices"><legend class="label">Brokers that check every batch on their disks:</legend>
       <${Choices} brokers=${running} ids=${ids} onChange=${setIds} /></fieldset>
     <label class="choice"><input type="checkbox" name="full-rate" checked=${fullRate} onChange=${(event) => setFullRate(event.target.checked)} />
       <span>At full rate</span><span class="faint small">without pauses, as fast as the disk reads</span></label>`;
   return html`<${Act} title="Scrub" verb="Scrub now" form=${form} ready=${ids.length > 0} subject=${`${ids.join(",")} ${fullRate}`}
     plan=${() => send({ dry_run: true })} show=${(plan) => html`<${Plan} plan=${plan} fullRate=${fullRate} />`}
-    run=${() => send({})} done=${(answer) => tell(begun(answer.items))} onClose=${onClose} />`;
+    run=${() => send({})} done=${(answer) => notify(begun(answer.items))} onClose=${onClose} />`;
 }
 
 function Plan({ plan: { items }, fullRate }) {
   const replaced = items.filter((one) => one.status?.running).map((one) => one.broker_id);
   return html`<p>A new pass would begin ${fullRate ? "at full rate" : "at the configured rate"} on ${plural(items.length, "broker")}. Damage
       is repaired from other replicas.</p>
-    ${replaced.length > 0 && html`<p class="warned">It would replace the pass under way on ${replaced.length === 1 ? "broker" : "brokers"} ${replaced.join(", ")}, which begins from the start.</p>`}
-    <${ScrubTable} label="As it is now" scrubs=${items} />`;
+    ${replaced.length > 0 && html`<p class="warned">It would replace the pass in progress on ${replaced.length === 1 ? "broker" : "brokers"} ${replaced.join(", ")}.</p>`}
+    <${ScrubTable} label="Present state" scrubs=${items} />`;
 }
 
 function begun(items) {
   const silent = items.filter((one) => one.error);
   const text = `A new pass has begun on ${plural(items.length - silent.length, "broker")}.`;
-  return silent.length > 0 ? `${text} Of ${plural(silent.length, "broker")} there was no answer: ${silent[0].error.message}` : text;
+  return silent.length > 0 ? `${text} ${plural(silent.length, "broker")} did not answer: ${silent[0].error.message}` : text;
 }

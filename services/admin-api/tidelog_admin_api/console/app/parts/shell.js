@@ -1,4 +1,4 @@
-// The frame of every page: where one is, how the cluster stands, and the keys.
+// The frame of every page: navigation, state of the cluster, and shortcuts.
 import { html, useEffect, useRef } from "../html.js";
 import { HELP, PAGES, helpOpen } from "../keys.js";
 import { overview } from "../overview_store.js";
@@ -15,7 +15,7 @@ export function Shell({ page, place, children }) {
   const main = useRef(null);
   const first = useRef(true);
   const isHelpOpen = useStore(helpOpen);
-  // After a change of page, reading and tabbing begin with its content.
+  // After a change of page, the focus is on its content.
   useEffect(() => {
     if (!first.current) {
       main.current.focus({ preventScroll: true });
@@ -52,7 +52,7 @@ function Side({ page }) {
       <${Standing} of=${known} />
       ${data && html`<dl>
         <dt>Cluster</dt><dd title=${data.cluster_id}>${data.cluster_id || "not known"}</dd>
-        <dt>Controller</dt><dd>${data.controller ? `${data.controller.controller_id} · ${data.controller.address}` : "none is active"}</dd>
+        <dt>Controller</dt><dd>${data.controller ? `${data.controller.controller_id} · ${data.controller.address}` : "none active"}</dd>
       </dl>`}
       <div class="side-tools">
         <button class="button quiet compact" onClick=${nextTheme} title="Theme (d)"
@@ -67,7 +67,7 @@ function Side({ page }) {
 }
 
 function Standing({ of: { data, error, late } }) {
-  if (error) return html`<div role="status"><${State} tone="bad">Gateway not reached<//></div>`;
+  if (error) return html`<div role="status"><${State} tone="bad">Gateway unreachable<//></div>`;
   if (late) return html`<div role="status"><${State} tone="bad">Gateway does not answer<//></div>`;
   const { tone, short } = verdict(data);
   return html`<div role="status"><a href=${href(["overview"])}><${State} tone=${tone}>${short}<//></a></div>`;

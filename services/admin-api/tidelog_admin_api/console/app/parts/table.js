@@ -1,18 +1,18 @@
-// Tables that stay fluent with thousands of rows: only those in sight are in the document.
+// Tables for thousands of rows: only visible rows are in the document.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { Empty } from "./basics.js";
 
 const ROW_PX = 36;
-// Rows above and below those in sight, so that a quick scroll shows no gap.
+// Rows above and below the visible ones, so that quick scrolling shows no gap.
 const MARGIN_ROWS = 12;
-// Below this many all are drawn, and the page scrolls instead of the table.
+// Up to this number all rows are drawn, and the page scrolls instead of the table.
 const ALL_ROWS = 60;
-// Of a column that shares what the others leave; where there is less, the table scrolls.
+// Minimum width of a column without a width. Below it, the table scrolls.
 const LEAST_PX = 110;
 
 /**
- * `columns`: [{name, width, num, value(row), show(row)}]: `value` is what is sorted by, `show` is
- * drawn. `rowKey(row)` is unique.
+ * `columns`: [{name, width, num, value(row), show(row)}]: rows are sorted by `value`, and cells show
+ * `show`. `rowKey(row)` is unique.
  */
 export function Table({ label, columns, rows, rowKey, sortedBy = "", empty = "Nothing" }) {
   const [sort, setSort] = useState({ name: sortedBy, down: false });

@@ -1,4 +1,4 @@
-// State changes in the order of time, each in a line that says what, why, where and how long.
+// State changes in the order of time. Each has its kind, cause, place and duration.
 import { html, useRef, useState } from "../html.js";
 import { clock, duration, exactTime, kindWords, words } from "../format.js";
 import { Empty, PartitionLink, TopicLink } from "./basics.js";
@@ -7,7 +7,7 @@ const BAD = new Set(["leader_lost", "unclean_election", "replica_damaged", "batc
 const WARN = new Set(["isr_shrink", "resignation", "hw_stalled", "leader_unreachable", "connection_lost", "command_overdue", "broker_stalled", "broker_stopping", "truncation"]);
 const GOOD = new Set(["isr_expand", "replica_repaired", "hw_moves_again", "broker_joined", "store_back", "leader_reached", "disk_takes_again"]);
 const MAX_DETAIL = 160;
-// Each is a dozen elements: more are drawn when somebody asks for them.
+// Each entry has a dozen elements, so that more are drawn only on request.
 const SHOWN_AT_ONCE = 50;
 
 export function toneOfEvent({ kind, stage }) {
@@ -17,10 +17,10 @@ export function toneOfEvent({ kind, stage }) {
   return stage === "completed" || stage === "acknowledged" ? "note" : "";
 }
 
-/** `events`: in the order in which they are shown, each with `at`; `about`: name what it is about. */
+/** `events`: in the order of the list, each with `at`; `about`: whether to name their subject. */
 export function Timeline({ events, about = true, empty = "Nothing has happened yet." }) {
   const [count, setCount] = useState(SHOWN_AT_ONCE);
-  // An event never changes: what was drawn of it once is not drawn, nor compared, again.
+  // Events never change, so their elements are neither drawn nor compared again.
   const drawn = useRef(new Map());
   if (!events.length) return html`<${Empty} title=${empty} />`;
   const entries = events.slice(0, count).map((event) => [
@@ -29,15 +29,15 @@ export function Timeline({ events, about = true, empty = "Nothing has happened y
   ]);
   drawn.current = new Map(entries);
   return html`<ol class="timeline">${entries.map(([, entry]) => entry)}</ol>
-    ${events.length > count && html`<p class="toolbar plain"><button class="button" onClick=${() => setCount(count + SHOWN_AT_ONCE)}>Show older ones</button></p>`}`;
+    ${events.length > count && html`<p class="toolbar plain"><button class="button" onClick=${() => setCount(count + SHOWN_AT_ONCE)}>Show older events</button></p>`}`;
 }
 
-/** What may be missing in a list of events: what services know that did not answer, and what of the
- * topic of state changes was not read. */
+/** Events that may be missing: of services that did not answer, and of the topic of state changes if
+ * it was not read completely. */
 export function Missing({ list: { silent, notes } }) {
-  const told = [...silent.map(({ address, problem }) => `${address} did not answer (${problem}): what it alone knows is missing.`), ...notes];
-  if (!told.length) return null;
-  return html`<ul class="missing small" aria-label="What may be missing">${told.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`;
+  const lines = [...silent.map(({ address, problem }) => `${address} did not answer (${problem}): events that only it remembers are missing.`), ...notes];
+  if (!lines.length) return null;
+  return html`<ul class="missing small" aria-label="What may be missing">${lines.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`;
 }
 
 function Entry({ event, about }) {
@@ -55,24 +55,24 @@ function Entry({ event, about }) {
 }
 
 function besides(event) {
-  const parts = [`told by ${event.service}`];
+  const parts = [`reported by ${event.service}`];
   if (event.cause) parts.unshift(`because ${words(event.cause)}`);
   const change = changeOf(event.details ?? {});
   if (change) parts.unshift(change);
   return parts.join(" · ");
 }
 
-/** The details, those that people ask for first in words. */
+/** The details as text, beginning with the leader and the ISR. */
 function changeOf(details) {
   const { leader, leader_before: leaderBefore, isr, isr_before: isrBefore, ...rest } = details;
   const parts = [];
   if (leader !== undefined) {
     const moved = leaderBefore !== undefined && leaderBefore !== leader;
-    parts.push(moved ? `leader ${nobody(leaderBefore)} → ${nobody(leader)}` : `leader ${nobody(leader)}`);
+    parts.push(moved ? `leader ${nameOf(leaderBefore)} → ${nameOf(leader)}` : `leader ${nameOf(leader)}`);
   }
   if (isr !== undefined) {
     const changed = isrBefore !== undefined && String(isrBefore) !== String(isr);
-    parts.push(changed ? `in sync ${isrBefore.join(", ") || "nobody"} → ${isr.join(", ") || "nobody"}` : `in sync ${isr.join(", ") || "nobody"}`);
+    parts.push(changed ? `in sync ${isrBefore.join(", ") || "none"} → ${isr.join(", ") || "none"}` : `in sync ${isr.join(", ") || "none"}`);
   }
   for (const [key, value] of Object.entries(rest)) {
     const text = `${words(key)} ${Array.isArray(value) ? value.join(", ") : value}`;
@@ -81,6 +81,6 @@ function changeOf(details) {
   return parts.join("; ");
 }
 
-function nobody(broker) {
-  return broker < 0 ? "nobody" : broker;
+function nameOf(broker) {
+  return broker < 0 ? "none" : broker;
 }

@@ -1,17 +1,18 @@
-// How topics are made, changed and deleted: each shows first what it would do.
+// Creation, change and deletion of topics. Each shows its effects first.
 import { html, useState } from "../html.js";
 import { at, change, newOperationId } from "../api.js";
 import { NONE, brokers, number, plural } from "../format.js";
 import { href } from "../router.js";
 import { Act } from "./act.js";
-import { Field, tell } from "./basics.js";
+import { Field, notify } from "./basics.js";
 import { begun } from "./broker_acts.js";
 import { Placement } from "./placement.js";
 import { PlanView } from "./plan.js";
 import { Table } from "./table.js";
 import { ConfigFields, setValues } from "./topic_config.js";
 
-// A request takes so many by hand; beyond it the controller places them anew.
+// Maximum number of partitions with an explicit assignment. The controller places the replicas of
+// larger topics again.
 const MAX_ASSIGNED = 1_000;
 
 export function CreateTopic({ onClose, onDone }) {
@@ -34,7 +35,7 @@ export function CreateTopic({ onClose, onDone }) {
       <${Field} label="Partitions" hint="More can be added later">
         <input name="partitions" type="number" min="1" value=${partitions} onInput=${(event) => setPartitions(event.target.value)} />
       <//>
-      <${Field} label="Replicas of each" hint="Each on a broker of its own">
+      <${Field} label="Replicas of each" hint="Each on a different broker">
         <input name="replication_factor" type="number" min="1" value=${factor} onInput=${(event) => setFactor(event.target.value)} />
       <//>
     </div>
@@ -44,7 +45,7 @@ export function CreateTopic({ onClose, onDone }) {
     show=${(plan) => html`<${Placement} topic=${topic} assignment=${plan.assignment} />`}
     run=${(plan) => send({}, { operation_id: id, ...exactly(plan.assignment) })}
     done=${(answer) => {
-      tell(`Topic ${topic} is created.${late(answer, "start its replicas")}`, { name: "Open it", target: href(["topics", topic]) });
+      notify(`Topic ${topic} is created.${late(answer, "start its replicas")}`, { name: "Open it", target: href(["topics", topic]) });
       onDone();
     }}
     onClose=${onClose} />`;
@@ -54,7 +55,7 @@ function exactly(assignment) {
   return assignment.length <= MAX_ASSIGNED ? { assignment } : {};
 }
 
-/** Of an answer that names brokers which have not done so yet. */
+/** A sentence on the brokers of an answer that have not applied the change yet. */
 function late(answer, verb) {
   const behind = answer?.pending_brokers ?? [];
   if (behind.length === 1) return ` Broker ${behind[0]} has yet to ${verb}.`;
@@ -70,7 +71,7 @@ export function ChangeConfig({ topic, onClose, onDone }) {
     set: setValues(Object.fromEntries(changed.map((key) => [key, values[key]]))),
     unset: changed.filter((key) => values[key] === ""),
   };
-  // As it was when the dialog opened: what somebody else has changed since is not overwritten.
+  // The revision when the dialog was opened: later changes of others are not overwritten.
   const [revision] = useState(topic.revision);
   const send = (query) => change("PATCH", at("topics", topic.topic, "config"), body, { query, revision });
   const columns = [
@@ -81,10 +82,10 @@ export function ChangeConfig({ topic, onClose, onDone }) {
   return html`<${Act} title=${`Change the configuration of ${topic.topic}`} verb="Change it" ready=${changed.length > 0}
     subject=${JSON.stringify(body)} form=${html`<${ConfigFields} values=${values} onChange=${setValuesNow} defaults=${defaults} />`}
     plan=${() => send({ dry_run: true })}
-    show=${(plan) => html`<${Table} label="What would change" columns=${columns} rows=${plan.changes} rowKey=${(c) => c.key} empty="Nothing: all is as asked for." />`}
+    show=${(plan) => html`<${Table} label="What would change" columns=${columns} rows=${plan.changes} rowKey=${(c) => c.key} empty="No changes: all keys already have these values." />`}
     run=${() => send({})}
     done=${(answer) => {
-      tell(`The configuration of ${topic.topic} is changed.${late(answer, "take it")}`);
+      notify(`The configuration of ${topic.topic} is changed.${late(answer, "take it")}`);
       onDone();
     }}
     onClose=${onClose} />`;
@@ -93,22 +94,22 @@ export function ChangeConfig({ topic, onClose, onDone }) {
 export function PartitionCountAct({ topic, onClose }) {
   const [count, setCount] = useState(String(topic.partitions));
   const [revision] = useState(topic.revision);
-  const wanted = Number(count);
-  const isLess = wanted < topic.partitions;
+  const target = Number(count);
+  const isLess = target < topic.partitions;
   const send = (query, more) =>
-    change("PUT", at("topics", topic.topic, "partition-count"), { partitions: wanted, ...more }, { query, revision });
+    change("PUT", at("topics", topic.topic, "partition-count"), { partitions: target, ...more }, { query, revision });
   return html`<${Act} title=${`Partitions of ${topic.topic}`} verb=${isLess ? "Remove them with their data" : "Add them"} danger=${isLess}
-    confirm=${isLess ? topic.topic : ""} ready=${wanted >= 1 && wanted !== topic.partitions} subject=${count}
-    form=${html`<${Field} label="Partitions in all" hint=${`There are ${number(topic.partitions)}. More: records with a key go to other partitions from then on. Fewer: the last ones go, with their data.`}>
+    confirm=${isLess ? topic.topic : ""} ready=${target >= 1 && target !== topic.partitions} subject=${count}
+    form=${html`<${Field} label="Partitions in all" hint=${`Now ${number(topic.partitions)}. A higher number adds partitions, and records with a key go to other partitions from then on. A lower number deletes the last partitions with their data.`}>
       <input name="partitions" type="number" min="1" autofocus value=${count} onInput=${(event) => setCount(event.target.value)} />
     <//>`}
     plan=${() => send({ dry_run: true })}
     show=${(plan) => (isLess
-      ? html`<p><strong>${plural(topic.partitions - wanted, "partition")}</strong>, from ${wanted} to ${topic.partitions - 1}, would be
+      ? html`<p><strong>${plural(topic.partitions - target, "partition")}</strong>, from ${target} to ${topic.partitions - 1}, would be
           deleted with all records, on brokers ${brokers(plan.brokers)}.</p>`
       : html`<${Placement} topic=${topic.topic} assignment=${plan.assignment} first=${topic.partitions} />`)}
     run=${(plan) => send({}, isLess ? { confirm: topic.topic } : exactly(plan.assignment))}
-    done=${(answer) => tell(`${topic.topic} has ${plural(wanted, "partition")}.${late(answer, isLess ? "delete its replicas" : "start its replicas")}`)}
+    done=${(answer) => notify(`${topic.topic} has ${plural(target, "partition")}.${late(answer, isLess ? "delete its replicas" : "start its replicas")}`)}
     onClose=${onClose} />`;
 }
 
@@ -118,12 +119,12 @@ export function FactorAct({ topic, onClose }) {
   const send = (query, more) =>
     change("PUT", at("topics", topic.topic, "replication-factor"), { replication_factor: Number(factor), ...more }, { query });
   return html`<${Act} title=${`Replicas of ${topic.topic}`} verb="Begin" ready=${Number(factor) >= 1} subject=${factor}
-    form=${html`<${Field} label="Replicas of each partition" hint=${`There are ${number(topic.replication_factor)}. New ones are copied while all goes on.`}>
+    form=${html`<${Field} label="Replicas of each partition" hint=${`Now ${number(topic.replication_factor)}. New replicas are copied in the background.`}>
       <input name="replication_factor" type="number" min="1" autofocus value=${factor} onInput=${(event) => setFactor(event.target.value)} />
     <//>`}
     plan=${() => send({ dry_run: true })}
     show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
-    refuse=${({ plan }) => plan.move_count === 0 && "There is nothing to be done."}
+    reject=${({ plan }) => plan.move_count === 0 && "No moves are needed."}
     run=${({ plan }) => send({}, { operation_id: id, expected_plan: plan.digest })}
     done=${begun} onClose=${onClose} />`;
 }
@@ -134,10 +135,10 @@ export function DeleteTopic({ topic, onDeleted, onClose }) {
   return html`<${Act} title=${`Delete ${topic.topic}`} verb="Delete it with its data" danger confirm=${topic.topic} narrow
     plan=${() => send({ dry_run: true, confirm: topic.topic })}
     show=${(plan) => html`<p><strong>${plural(plan.partitions, "partition")}</strong> with all records would be deleted, on
-      brokers ${brokers(plan.brokers)}. Nothing brings them back.</p>`}
+      brokers ${brokers(plan.brokers)}. This cannot be undone.</p>`}
     run=${() => send({ confirm: topic.topic })}
     done=${(answer) => {
-      tell(`Topic ${topic.topic} is deleted.${late(answer, "delete its replicas")}`);
+      notify(`Topic ${topic.topic} is deleted.${late(answer, "delete its replicas")}`);
       onDeleted();
     }}
     onClose=${onClose} />`;

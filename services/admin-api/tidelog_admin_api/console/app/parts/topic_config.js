@@ -1,23 +1,23 @@
-// Every key of a topic's configuration as a field. The gateway judges values; here are words.
+// All keys of a topic's configuration as fields. The gateway checks values.
 import { html } from "../html.js";
 import { Field } from "./basics.js";
 
 const KEYS = [
-  { key: "min_insync_replicas", hint: "Replicas in sync that acks=all needs; default min(2, replicas)", type: "number" },
-  { key: "durability", hint: "What a replica has done before a record counts there", choices: ["replicated", "synced"] },
-  { key: "retention_ms", hint: "Milliseconds; -1: for ever", type: "number" },
-  { key: "retention_bytes", hint: "Bytes of a partition; -1: without bound", type: "number" },
-  { key: "segment_bytes", hint: "A segment is rolled beyond this", type: "number" },
-  { key: "segment_ms", hint: "A segment is rolled when it is older", type: "number" },
-  { key: "max_batch_bytes", hint: "The largest batch, as it travels", type: "number" },
-  { key: "max_batch_records", hint: "Most records of a batch", type: "number" },
-  { key: "timestamp_type", hint: "A record's timestamp: its producer's, or of its append", choices: ["create", "append"] },
-  { key: "timestamp_max_ahead_ms", hint: "How far a timestamp may lie ahead of the leader's clock; -1: however far", type: "number" },
-  { key: "recovery", hint: "When all replicas in sync have lost data", choices: ["balanced", "manual"] },
-  { key: "unclean_leader_election", hint: "May any live replica lead, at the price of records", choices: ["false", "true"] },
+  { key: "min_insync_replicas", hint: "In-sync replicas that acks=all needs; default: min(2, replicas)", type: "number" },
+  { key: "durability", hint: "replicated: a record counts once replicas have it; synced: once they have synced it to disk", choices: ["replicated", "synced"] },
+  { key: "retention_ms", hint: "Milliseconds; -1: unlimited", type: "number" },
+  { key: "retention_bytes", hint: "Bytes of a partition; -1: unlimited", type: "number" },
+  { key: "segment_bytes", hint: "Size in bytes at which a segment is rolled", type: "number" },
+  { key: "segment_ms", hint: "Age in milliseconds at which a segment is rolled", type: "number" },
+  { key: "max_batch_bytes", hint: "Maximum size of a batch in bytes, as it is sent", type: "number" },
+  { key: "max_batch_records", hint: "Maximum number of records in a batch", type: "number" },
+  { key: "timestamp_type", hint: "Timestamp of a record: set by the producer, or at the append", choices: ["create", "append"] },
+  { key: "timestamp_max_ahead_ms", hint: "Maximum milliseconds of a timestamp ahead of the leader's clock; -1: unlimited", type: "number" },
+  { key: "recovery", hint: "Recovery after all in-sync replicas have lost data", choices: ["balanced", "manual"] },
+  { key: "unclean_leader_election", hint: "Whether any live replica may lead, even if records are lost", choices: ["false", "true"] },
 ];
 
-/** `values`: by key, "" where the default is to hold; `defaults`: what that is. */
+/** `values`: values by key; "": the default; `defaults`: defaults by key. */
 export function ConfigFields({ values, onChange, defaults = {} }) {
   const set = (key) => (event) => onChange({ ...values, [key]: event.target.value });
   return html`<div class="fields" style=${{ marginTop: "12px" }}>${KEYS.map(

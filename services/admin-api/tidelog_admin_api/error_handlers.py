@@ -1,4 +1,4 @@
-"""Converts the exceptions of operations to problem documents; no other module does."""
+"""Converts all exceptions of operations to problem documents."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
@@ -23,11 +21,11 @@ from tidelog_admin_api.origins import READS
 from tidelog_admin_api.problems import (
     ProblemError,
     invalid,
+    invalid_fields,
     malformed,
     of_error,
     response,
     unavailable,
-    unexpected,
     unsupported_body,
 )
 from tidelog_admin_api.requester import trace_id
@@ -36,71 +34,43 @@ MAX_FIELD_ERRORS = 100
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PLACES = ("path", "query", "header", "cookie", "body")
 _NOT_AN_OBJECT = frozenset({"dict_type", "model_attributes_type", "model_type"})
-_log = structlog.get_logger()
 
 
 def install(app: FastAPI) -> None:
-    app.add_exception_handler(TidelogError, _refused)
+    app.add_exception_handler(TidelogError, _tidelog_error)
     app.add_exception_handler(UnreachableError, _unreachable)
     app.add_exception_handler(ProblemError, _problem)
-    app.add_exception_handler(RequestValidationError, _not_valid)
-    app.add_exception_handler(HTTPException, _http)
-
-
-class ErrorMiddleware:
-    """Middleware that logs an unexpected exception once and answers with an INTERNAL problem."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun = False
-
-        async def begin(message: Message) -> None:
-            nonlocal begun
-            begun = begun or message["type"] == "http.response.start"
-            await send(message)
-
-        try:
-            await self._app(scope, receive, begin)
-        except Exception:
-            trace = trace_id(scope)
-            _log.exception(
-                "request_failed", method=scope["method"], path=scope["path"], trace_id=trace
-            )
-            if begun:
-                # The client must not take the answer for complete.
-                raise
-            answer = response(unexpected(trace), scope["path"], trace)
-            await answer(scope, receive, send)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]], content_type: str) -> ProblemError:
-    """Returns the problem for FastAPI's errors, whose `loc` begins with the place of the field."""
+    """Returns the problem for validation errors of FastAPI.
+
+    Their `loc` begins with "path", "query", "header", "cookie" or "body".
+    """
     first = errors[0]
     if first["type"] == "json_invalid":
-        said = first.get("ctx", {}).get("error", "it breaks off")
-        return malformed(f"the body is not JSON: {said} at character {first['loc'][-1]}")
+        reason = first.get("ctx", {}).get("error", "unexpected end")
+        return malformed(f"the body is not JSON: {reason} at character {first['loc'][-1]}")
     if tuple(first["loc"]) == ("body",) and first["type"] in _NOT_AN_OBJECT:
         if "json" not in content_type:
             return unsupported_body(
-                f"the body has the media type {content_type[:100] or '(none)'}, and has to be "
+                f"the media type of the body is {content_type[:100] or '(none)'} and must be "
                 "application/json",
                 "Send JSON with Content-Type: application/json.",
             )
-        return invalid("the body has to be a JSON object")
-    told = [
+        return invalid("the body must be a JSON object")
+    fields = [
         FieldError(field=_field(error["loc"]), message=_message(error))
         for error in errors[:MAX_FIELD_ERRORS]
     ]
-    return invalid("; ".join(f"{e.field}: {e.message}" for e in told[:3]), told)
+    return invalid_fields(fields)
 
 
 def _field(location: Sequence[str | int]) -> str:
-    """
+    """Returns the path of a field.
+
     >>> _field(("body", "moves", 0, "topic"))
     'moves[0].topic'
     """
@@ -115,14 +85,12 @@ def _field(location: Sequence[str | int]) -> str:
 
 def _message(error: Mapping[str, Any]) -> str:
     if error["type"] == "missing":
-        return "is needed, and is not there"
+        return "is required and missing"
     if error["type"] == "extra_forbidden":
-        return "no such field is known; leave it out, or correct its name"
+        return "unknown field; remove it or correct its name"
     if error["type"] == "too_long":
-        return (
-            f"it has {len(error['input'])} entries; a request has at most "
-            f"{error['ctx']['max_length']}: send fewer"
-        )
+        most = error["ctx"]["max_length"]
+        return f"has {len(error['input'])} entries; a request has at most {most}: send fewer"
     message = str(error["msg"]).removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
 
@@ -131,7 +99,7 @@ def _answer(request: Request, error: ProblemError) -> Response:
     return response(error, request.url.path, trace_id(request.scope))
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _tidelog_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, TidelogError)
     return _answer(request, of_error(error, is_read=request.method in READS))
 
@@ -145,24 +113,24 @@ async def _problem(request: Request, error: Exception) -> Response:
     return _answer(request, error)
 
 
-async def _not_valid(request: Request, error: Exception) -> Response:
+async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     content_type = request.headers.get("content-type", "")
     return _answer(request, validation_problem(error.errors(), content_type))
 
 
-async def _http(request: Request, error: Exception) -> Response:
-    """Converts errors of the framework, and causes that it hides while it reads a body."""
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Converts errors of the framework. While it reads a body, it hides causes in `__cause__`."""
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, ProblemError):
         return _answer(request, error.__cause__)
     if isinstance(error.__cause__, RecursionError):
-        return _answer(request, malformed("the body is nested too deeply; send it flatter"))
+        return _answer(request, malformed("the body is nested too deeply; nest it less"))
     if isinstance(error.__cause__, ValueError) and "integer string" in str(error.__cause__):
         digits = sys.get_int_max_str_digits()
         return _answer(
             request,
-            malformed(f"the body has a number of more than {digits} digits; send it as text"),
+            malformed(f"the body has a number of more than {digits} digits; send it as a string"),
         )
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         return _answer(request, _no_method(request))
@@ -170,19 +138,17 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _no_method(request: Request) -> ProblemError:
-    """Returns the error with all methods of the path; the framework names those of one route."""
-    has = {
-        method: any(
-            route.matches({**request.scope, "method": method})[0] is Match.FULL
-            for route in request.app.routes
-        )
-        for method in _METHODS
-    }
-    allowed = ", ".join(method for method in _METHODS if has[method])
+    """Returns the error with all methods of the path. The framework names those of one route."""
+
+    def is_allowed(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+
+    allowed = ", ".join(filter(is_allowed, _METHODS))
     return ProblemError(
         "METHOD_NOT_ALLOWED",
         ErrorMapping(HTTPStatus.METHOD_NOT_ALLOWED, "UNIMPLEMENTED", f"Use one of: {allowed}."),
-        f"{request.url.path} has no {request.method}; it has {allowed}",
+        f"{request.url.path} does not support {request.method}; it supports {allowed}",
         headers={"Allow": allowed},
     )
 
@@ -192,11 +158,11 @@ def http_problem(error: HTTPException, path: str) -> ProblemError:
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
             mapping = ErrorMapping(
-                HTTPStatus.NOT_FOUND, "NOT_FOUND", "GET /openapi.json lists what there is."
+                HTTPStatus.NOT_FOUND, "NOT_FOUND", "GET /openapi.json lists all resources."
             )
-            return ProblemError("NO_SUCH_RESOURCE", mapping, f"there is no {path}")
+            return ProblemError("NO_SUCH_RESOURCE", mapping, f"{path} does not exist")
         case HTTPStatus.BAD_REQUEST:
-            return malformed(f"the request cannot be read: {error.detail}")
+            return malformed(f"the request cannot be parsed: {error.detail}")
         case status:
             name = HTTPStatus(status)
             mapping = ErrorMapping(name, "UNKNOWN", "Correct the request as the message says.")
