@@ -88,9 +88,9 @@ compose-test: $(STAMP)
 examples-test: $(STAMP)
 	$(BIN)/python -m pytest tests/examples
 
-# Three runs of six minutes and more than two million records, unless it is told otherwise.
+# Three runs of six minutes and more than two million records, by default.
 faults: $(STAMP)
-	PYTHONPATH=tests $(BIN)/python -m $(if $(PLANTED),faults.planted,faults \
+	PYTHONPATH=tests $(BIN)/python -m $(if $(PLANTED),faults.bug_hunt,faults \
 		$(if $(LOCAL),--local) $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(NO_BOUNDS),--no-bounds)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))

@@ -1,9 +1,8 @@
 """`make bench` (`python -m bench`): Tidelog measured against the no-op gRPC ceiling of the same
-machine, its latencies, its durability, and the growth of its cost with partitions. With `--quick`
-(`make bench QUICK=1`) a diagonal through it in two minutes. Named parts run alone.
+machine, its latencies, its durability, and the growth of its cost with partitions. `--quick`
+(`make bench QUICK=1`) measures a diagonal through all cases in two minutes. Named parts run alone.
 
-Exit status 1: a bound is missed; the last lines say which. `bench/suite/document.py` documents the
-file that is written."""
+Exit status 1: a bound is missed; the last lines name it."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ class Suite:
         self.outcomes: dict[str, Outcome] = {}
         self.seconds: dict[str, float] = {}
         self.measured: dict[str, dict[str, str]] = {}
-        # At the start: files may change during the hour of a run.
+        # Read at the start, because files may change during the hour of a run.
         self._commit = report.commit()
 
     async def run(self, parts: Sequence[str]) -> None:
@@ -94,26 +93,28 @@ class Suite:
             "python": platform.python_version(),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        missed = len(report.not_met(found.results))
-        said = f", [red]{missed} not met[/]" if missed else ""
-        self._display.note(f"{part}: {estimate.text(self.seconds[part])}{said}")
+        missed = len(report.missed_names(found.results))
+        verdict = f", [red]{missed} missed[/]" if missed else ""
+        self._display.note(f"{part}: {estimate.text(self.seconds[part])}{verdict}")
         self._display.end()
 
 
 def parse(argv: Sequence[str]) -> tuple[str, Settings, tuple[str, ...]]:
-    """Form, settings and parts. Exits with status 2 if they are invalid."""
+    """Returns form, settings and parts. Exits with status 2 if they are invalid."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="a diagonal, in two minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="a diagonal through all cases, in two minutes"
+    )
     several = tuple_fields()
-    for name, usual in as_json(FULL).items():
+    for name, default in as_json(FULL).items():
         option = f"--{name.replace('_', '-')}"
-        if isinstance(usual, bool):
+        if isinstance(default, bool):
             parser.add_argument(option, action=argparse.BooleanOptionalAction)
         elif name in several:
-            parser.add_argument(option, type=_numbers, metavar="N,N", help=f"default: {usual}")
+            parser.add_argument(option, type=_numbers, metavar="N,N", help=f"default: {default}")
         else:
-            parser.add_argument(option, type=type(usual), help=f"default: {usual:g}")
+            parser.add_argument(option, type=type(default), help=f"default: {default:g}")
     arguments = vars(parser.parse_args(argv))
     form = QUICK_FORM if arguments.pop("quick") else FULL_FORM
     requested = arguments.pop("parts")
@@ -133,24 +134,24 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def announce(form: str, settings: Settings, parts: Sequence[str], console: Console) -> None:
     times = {part: estimate.seconds(part, settings) for part in parts}
-    whole = sum(times.values())
+    total_s = sum(times.values())
     if set(parts) & set(ON_ONE_CLUSTER):
-        whole += estimate.CLUSTER_S
+        total_s += estimate.CLUSTER_S
     each = ", ".join(f"{part} {estimate.text(seconds)}" for part, seconds in times.items())
-    console.print(f"The {form} form takes about {estimate.text(whole)}: {each}", highlight=False)
+    console.print(f"The {form} form takes about {estimate.text(total_s)}: {each}", highlight=False)
 
 
 def save(form: str, settings: Settings, suite: Suite) -> Sequence[Path]:
-    """Returns what was written."""
+    """Returns the written files."""
     # Imported here: processes of the load import this module, and draw nothing.
     from bench.plots.page import write_page
 
     path = OUT / f"{document.name_of(form)}.json"
-    whole = document.content(
+    content = document.content(
         form, settings, suite.outcomes, suite.seconds, suite.measured, document.read(path)
     )
-    document.write(path, whole)
-    return path, write_page(whole, path.with_suffix(".html"))
+    report.write_json(path, content)
+    return path, write_page(content, path.with_suffix(".html"))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -169,9 +170,11 @@ def main(argv: Sequence[str]) -> int:
     for part, found in suite.outcomes.items():
         show(found.results, console, f"Tidelog bench: {part} ({form})")
     console.print(f"Written: {', '.join(map(str, written))}", highlight=False)
-    missed = [r.name for found in suite.outcomes.values() for r in found.results if r.met is False]
+    missed = [
+        name for found in suite.outcomes.values() for name in report.missed_names(found.results)
+    ]
     if missed:
-        console.print(f"[red]Not met ({len(missed)}):[/]", highlight=False)
+        console.print(f"[red]Missed ({len(missed)}):[/]", highlight=False)
         for name in missed:
             console.print(f"  {name}", highlight=False)
     return 1 if missed else 0

@@ -3,8 +3,8 @@
     PYTHONPATH=tests python -m bench.client_calls
     PYTHONPATH=OTHER/libs:tests python -m bench.client_calls   # the client of another checkout
 
-Prints the best of ROUNDS rounds in microseconds of CPU time a record or call. Compare two checkouts
-in turn, on an idle machine."""
+Prints microseconds of CPU time for each record or call, the best of ROUNDS rounds. Compare two
+checkouts in turn, on an idle machine."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Stopwatch:
         self.best_us[name] = min(took_us, self.best_us.get(name, took_us))
 
 
-def a_cluster() -> FakeCluster:
+def new_cluster() -> FakeCluster:
     cluster = FakeCluster().in_memory()
     cluster.create("sea", [0])
     return cluster
 
 
 async def sending(stopwatch: Stopwatch) -> FakeCluster:
-    cluster = a_cluster()
+    cluster = new_cluster()
     connections = MemoryConnections(cluster)
     async with Producer(
         cluster.bootstrap(), connections=connections, batch_bytes=BATCH_BYTES
@@ -60,7 +60,7 @@ async def sending(stopwatch: Stopwatch) -> FakeCluster:
         with stopwatch.measure("flush with nothing to do", CALLS):
             for _ in range(CALLS):
                 await producer.flush()
-    cluster = a_cluster()
+    cluster = new_cluster()
     async with Producer(cluster.bootstrap(), connections=MemoryConnections(cluster)) as producer:
         with stopwatch.measure("send_many, a record", RECORDS):
             await (await producer.send_many("sea", [VALUE] * RECORDS))

@@ -3,11 +3,11 @@
 Produce throughput of three brokers with acks=all, with digests and without (`digest_range_offsets`
 0), and their processor seconds for each GB.
 
-Two equal clusters differ by some percent for as long as they run, so that there are many short
-pairs of new ones. Within a pair both get their load in turn, in small pieces: other load of the
-machine affects both. Processor time is far less disturbed than throughput. Each ratio has an
-interval beside it: a smaller difference is not resolved. The cost of the appends themselves is
-measured separately, and compared with the total of the brokers."""
+Two equal clusters differ by some percent for as long as they run. Therefore the bench runs many
+short pairs of new clusters. Within a pair the load alternates between them in small pieces, so that
+other load of the machine affects both. Processor time is far less disturbed than throughput. Each
+ratio has a confidence interval: a smaller difference is not resolved. The cost of the appends
+themselves is measured separately, and compared with the total of the brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidelog_broker.core.partition.range_digest import RANGE_OFFSETS, LogDigests
 MIN_THROUGHPUT_RATIO = 0.99
 MAX_CPU_RATIO = 1.01
 PAIRS = 16
-# The load of one cluster in one pair: so many pieces of so many batches, 100 MB in all.
+# The load of one cluster in one pair: pieces, and the batches of each; 100 MB in total.
 PIECES = 13
 BATCHES_A_PIECE = 120
 REPLICAS = 3
@@ -40,14 +40,14 @@ APPENDS = 20_000
 
 
 class Side(NamedTuple):
-    """`throughput` in MB/s, `cpu` in processor seconds for each GB."""
+    """One cluster of a pair: `throughput` in MB/s, `cpu` in processor seconds for each GB."""
 
     throughput: float
     cpu: float
 
 
 async def one_pair(directory: Path, pair: int) -> dict[str, Side]:
-    """With digests "on" and "off"; the first one alternates."""
+    """Measures a pair with digests "on" and "off". The first one alternates."""
     async with (
         sending(directory / f"on-{pair}", {}) as on,
         sending(directory / f"off-{pair}", {"digest_range_offsets": 0}) as off,
@@ -72,7 +72,7 @@ async def one_pair(directory: Path, pair: int) -> dict[str, Side]:
 
 
 def append_us() -> float:
-    """The additional microseconds of processor time for one append of one batch."""
+    """Returns the microseconds of processor time that digests add to an append of one batch."""
     batch = new_batch(
         b"", codec=Codec.NONE, record_count=10, base_timestamp_ms=1, max_timestamp_ms=1
     )
@@ -88,7 +88,7 @@ def append_us() -> float:
 
 
 def interval(ratios: list[float]) -> float:
-    """Half of the width in which 95 of 100 medians of such pairs lie, as a ratio."""
+    """Returns half the width of the interval that has 95 % of the medians of such pairs."""
     rng = random.Random(1)
     medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
     return (medians[DRAWS * 975 // 1000] - medians[DRAWS * 25 // 1000]) / 2

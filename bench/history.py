@@ -21,25 +21,28 @@ from tidelog.history.history_file import HistoryWriter, read_history
 OPERATIONS = 1_000_000
 PARTITIONS = 6
 RECORDS_PER_POLL = 50
-WANTED_S = 60.0
+MAX_S = 60.0
 
 
 def write_history(path: Path) -> int:
-    """Sends to every partition; each send is acknowledged and read once. Returns the operations."""
+    """Writes sends to every partition; each is acknowledged and read once.
+
+    Returns the number of operations.
+    """
     written = 0
     with HistoryWriter(path) as history:
         offset = 0
         while written < OPERATIONS:
             lines: list[Operation] = []
             for partition in range(PARTITIONS):
-                lines += _stretch(partition, offset)
+                lines += _operations(partition, offset)
             history.write_all(lines)
             written += len(lines)
             offset += RECORDS_PER_POLL
     return written
 
 
-def _stretch(partition: int, offset: int) -> list[Operation]:
+def _operations(partition: int, offset: int) -> list[Operation]:
     offsets = range(offset, offset + RECORDS_PER_POLL)
     values = [at * PARTITIONS + partition for at in offsets]
     lines: list[Operation] = []
@@ -78,8 +81,8 @@ def check(directory: Path) -> list[Measured]:
             f"history checker, {written:,} operations",
             round(seconds, 1),
             "s",
-            wanted=f"<= {WANTED_S:.0f}",
-            met=seconds <= WANTED_S,
+            bound=f"<= {MAX_S:.0f}",
+            met=seconds <= MAX_S,
         ),
         Measured("history checker: peak RSS", round(rss_mb(os.getpid(), "VmHWM"), 1), "MB"),
     ]

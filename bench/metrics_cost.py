@@ -3,9 +3,9 @@
 Processor seconds of three brokers for each GB that is produced with acks=all and replicated, with
 metrics on and scraped, and with metrics off.
 
-Each pair is two new clusters, because two equal clusters differ by some percent for as long as they
-run. Within a pair both get their load in turn, in small pieces, so that other load of the machine
-affects both."""
+Each pair has two new clusters, because two equal clusters differ by some percent for as long as
+they run. Within a pair the load alternates between them in small pieces, so that other load of the
+machine affects both."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import Setting
 
 PAIRS = 10
-# The load of one cluster in one pair: so many pieces of so many batches, 300 MB in all.
+# The load of one cluster in one pair: pieces, and the batches of each; 300 MB in total.
 PIECES = 10
 BATCHES_A_PIECE = 460
 SCRAPE_INTERVAL_S = 15.0
-WANTED_RATIO = 1.03
+MAX_RATIO = 1.03
 TOPIC = "cost"
 PARTITIONS = 6
 RECORD_BYTES = 1024
@@ -55,7 +55,7 @@ def brokers_cpu_seconds(cluster: LocalCluster) -> float:
 
 @asynccontextmanager
 async def scraped(cluster: LocalCluster) -> AsyncIterator[None]:
-    """Scrapes as Prometheus does."""
+    """Scrapes the brokers during the context, as Prometheus does."""
     addresses = [broker.metrics for broker in cluster.describe().brokers if broker.metrics]
 
     async def scrape_repeatedly() -> None:
@@ -79,7 +79,7 @@ async def sending(
     broker_config: Mapping[str, Setting],
     controller_config: Mapping[str, Setting] | None = None,
 ) -> AsyncIterator[tuple[LocalCluster, Producer]]:
-    """A new cluster with its topic, and with open logs and connections."""
+    """Yields a new cluster with a topic, and a producer whose logs and connections are open."""
     cluster = LocalCluster(
         directory,
         usual_ports=False,
@@ -100,7 +100,7 @@ async def sending(
 
 
 async def one_pair(directory: Path, pair: int) -> dict[str, float]:
-    """Processor seconds a GB with metrics "on" and "off"; the first one alternates."""
+    """Returns processor seconds a GB with metrics "on" and "off". The first one alternates."""
     unmeasured = {"metrics_listen": METRICS_OFF}
     async with (
         sending(directory / f"on-{pair}", {}) as on,
@@ -141,8 +141,8 @@ async def cost(directory: Path, console: Console) -> list[Measured]:
             f"metrics: processor on / off, median of {PAIRS} alternated pairs",
             round(ratio, 4),
             "",
-            wanted=f"<= {WANTED_RATIO}",
-            met=ratio <= WANTED_RATIO,
+            bound=f"<= {MAX_RATIO}",
+            met=ratio <= MAX_RATIO,
         ),
         Measured("metrics: on / off, least", round(min(ratios), 4), ""),
         Measured("metrics: on / off, most", round(max(ratios), 4), ""),

@@ -26,7 +26,7 @@ async def _noop(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> 
 
 
 async def serve() -> None:
-    """Prints its port and serves until it is killed."""
+    """Prints its port, and serves until it is killed."""
     server = new_server()
     service, _, method = METHOD.strip("/").partition("/")
     handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(_noop)
@@ -56,8 +56,8 @@ async def noop_server() -> AsyncIterator[str]:
 
 
 async def ceiling_mb_per_second(address: str, message_bytes: int, seconds: float) -> float:
-    """Returns 10^6 bytes per second of messages of one size, sent to the server with `IN_FLIGHT`
-    at a time."""
+    """Returns the throughput of messages of one size, `IN_FLIGHT` at a time, in 10^6 bytes per
+    second."""
     message = bytes(message_bytes)
     async with open_channel(address) as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
@@ -65,14 +65,14 @@ async def ceiling_mb_per_second(address: str, message_bytes: int, seconds: float
         calls = 0
         end = time.perf_counter() + seconds
 
-        async def ask() -> None:
+        async def call_repeatedly() -> None:
             nonlocal calls
             while time.perf_counter() < end:
                 await call(message)
                 calls += 1
 
         started = time.perf_counter()
-        await asyncio.gather(*(ask() for _ in range(IN_FLIGHT)))
+        await asyncio.gather(*(call_repeatedly() for _ in range(IN_FLIGHT)))
         return calls * message_bytes / (time.perf_counter() - started) / 1e6
 
 

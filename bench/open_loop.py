@@ -12,23 +12,23 @@ from collections.abc import Iterator, Sequence
 
 
 class Schedule:
-    """Requests are due `1 / rate` seconds apart; the first at `begin_s`."""
+    """The due times of requests: `1 / rate` seconds apart, the first at `begin_s`."""
 
     def __init__(self, rate: float, begin_s: float) -> None:
         if rate <= 0:
-            raise ValueError(f"a rate of {rate:g} requests a second; it is above 0")
+            raise ValueError(f"the rate is {rate:g} requests a second; it must be above 0")
         self._rate = rate
         self._begin_s = begin_s
         self._taken = 0
 
     @property
     def next_s(self) -> float:
-        """When the next request is due."""
+        """The time when the next request is due."""
         # Not a running sum, whose errors would accumulate.
         return self._begin_s + self._taken / self._rate
 
     def due(self, now_s: float) -> Iterator[float]:
-        """The due times of all requests that are due by now and were not returned yet."""
+        """Yields the due times of requests that are due by now and were not returned before."""
         while (due_s := self.next_s) <= now_s:
             self._taken += 1
             yield due_s
@@ -53,12 +53,8 @@ class Latencies:
     def failed(self) -> int:
         return len(self._failed_s)
 
-    @property
-    def settled(self) -> int:
-        return len(self._due_s) + len(self._failed_s)
-
     def within(self, begin_s: float, end_s: float) -> Sequence[float]:
-        """The latencies in milliseconds, sorted, of requests that were due then (the end
-        excluded)."""
+        """Returns the sorted latencies in milliseconds of requests that were due from `begin_s` and
+        before `end_s`."""
         pairs = zip(self._due_s, self._took_ms, strict=True)
         return sorted(took for due, took in pairs if begin_s <= due < end_s)

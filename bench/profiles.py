@@ -21,7 +21,11 @@ END_S = 20.0
 
 
 class Hot(NamedTuple):
-    """Shares of all samples: in the function itself, and including its callees."""
+    """A function and its shares of all samples.
+
+    - `own`: in the function itself.
+    - `whole`: including its callees.
+    """
 
     function: str
     own: float
@@ -29,7 +33,7 @@ class Hot(NamedTuple):
 
 
 def hottest(lines: Iterable[str]) -> tuple[int, list[Hot]]:
-    """Of collapsed stacks: how many samples there are, and the functions, the most `whole` first.
+    """Returns the number of samples in collapsed stacks, and the functions by `whole`.
 
     >>> hottest(["main (a.py:1);work (b.py:7) 3", "main (a.py:2) 1"])
     (4, [Hot(function='main (a.py)', own=0.25, whole=1.0), Hot(function='work (b.py)', own=0.75, \
@@ -49,7 +53,7 @@ whole=0.75)])
 
 
 def _function(frame: str) -> str:
-    """Without the line number."""
+    """Returns the frame without its line number."""
     name, opened, place = frame.partition(" (")
     path, _, line = place.rstrip(")").rpartition(":")
     return f"{name} ({path})" if opened and line.isdigit() else frame
@@ -57,7 +61,10 @@ def _function(frame: str) -> str:
 
 @asynccontextmanager
 async def profiled(directory: Path, step: str, pids: Mapping[str, int]) -> AsyncIterator[None]:
-    """Samples these processes, by name, during the context; only samples on the processor count."""
+    """Samples processes during the context; only samples on the processor count.
+
+    - `pids`: processes by name.
+    """
     await asyncio.to_thread(directory.mkdir, parents=True, exist_ok=True)
     samplers = []
     for name, pid in pids.items():
@@ -85,9 +92,7 @@ async def profiled(directory: Path, step: str, pids: Mapping[str, int]) -> Async
 def main(paths: Iterable[Path]) -> None:
     for path in paths:
         samples, found = hottest(path.read_text().splitlines())
-        sys.stdout.write(
-            f"{path.name}: {samples / SAMPLES_A_SECOND:.1f} s that threads were to run\n"
-        )
+        sys.stdout.write(f"{path.name}: threads ran for {samples / SAMPLES_A_SECOND:.1f} s\n")
         for hot in found[:SHOWN]:
             sys.stdout.write(f"  {hot.whole:6.1%} {hot.own:6.1%}  {hot.function}\n")
 

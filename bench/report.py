@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvloop
 from rich.console import Console
@@ -23,20 +24,41 @@ LOOP_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """`ratio_to_ceiling`: where it applies, the median over pairs of value and ceiling that were
-    measured one after the other.
-    `wanted`: the bound, as a text."""
+    """A result.
+
+    - `ratio_to_ceiling`: if it applies, the median over pairs of value and ceiling that were
+      measured one after the other.
+    - `bound`: as a text.
+    """
 
     name: str
     value: float
     unit: str
     ratio_to_ceiling: float | None = None
-    wanted: str = ""
+    bound: str = ""
     met: bool | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the keys of a result in a file.
+
+        - `name`, `value`, `unit`: what was measured.
+        - `ratio_to_ceiling`: in `out/bench.json`, the value divided by that of the no-op gRPC call
+          of the same part, measured in turn; null: it does not apply.
+        - `wanted`: the bound, as a text.
+        - `met`: whether the value is within its bound; null: there is no bound.
+        """
+        return {
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "ratio_to_ceiling": self.ratio_to_ceiling,
+            "wanted": self.bound,
+            "met": self.met,
+        }
 
 
 def at_most(name: str, value: float, bound: float, unit: str) -> Measured:
-    return Measured(name, value, unit, wanted=f"<= {bound:g}", met=value <= bound)
+    return Measured(name, value, unit, bound=f"<= {bound:g}", met=value <= bound)
 
 
 def at_least(
@@ -46,12 +68,12 @@ def at_least(
 
 
 def of_ceiling(name: str, value: float, ratio: float, bound: float, unit: str) -> Measured:
-    """With a bound on the ratio."""
+    """A result with a bound on its ratio."""
     return Measured(name, value, unit, ratio, f">= {bound:g} C", ratio >= bound)
 
 
 def commit() -> str:
-    """The commit of the measured code, with a + where files have changed since; empty: unknown."""
+    """Returns the commit of the measured code, with a + if files differ; empty: unknown."""
     command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
         described = subprocess.run(
@@ -62,23 +84,65 @@ def commit() -> str:
     return described.stdout.strip()
 
 
-def not_met(results: Sequence[Measured]) -> list[str]:
-    """The names of results beyond their bounds."""
+def missed_names(results: Sequence[Measured]) -> list[str]:
+    """Returns the names of the results beyond their bounds."""
     return [result.name for result in results if result.met is False]
 
 
-def rows(results: Sequence[Measured]) -> list[dict[str, object]]:
-    """As files hold them: name, value, unit, wanted, met."""
-    return [
-        {
-            "name": result.name,
-            "value": round(result.value, 3),
-            "unit": result.unit,
-            "wanted": result.wanted,
-            "met": result.met,
-        }
-        for result in results
-    ]
+def document(
+    form: str, settings: Mapping[str, object], results: Sequence[Measured]
+) -> dict[str, object]:
+    """Returns the keys that the files of all benches with forms have.
+
+    - `machine`: processor, cores, memory, Python, kernel.
+    - `form`: `full`, `quick`, or `custom` if a setting differs.
+    - `settings`: the requested settings, by the names of the options.
+    - `results`: the rows of the table, each with `name`, `value`, `unit`, `wanted` and `met`.
+    - `not_met`: names of the results beyond their bounds; with any, the exit status is 1.
+    """
+    rows = [result.as_json() | {"value": round(result.value, 3)} for result in results]
+    for row in rows:
+        del row["ratio_to_ceiling"]
+    return {
+        "machine": machine(),
+        "form": form,
+        "settings": dict(settings),
+        "results": rows,
+        "not_met": missed_names(results),
+    }
+
+
+def write_json(path: Path, content: Mapping[str, object]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    return path
+
+
+def write_form(directory: Path, name: str, content: Mapping[str, object]) -> Path:
+    """Writes the file of a bench with forms; only the full form has the name without `partial`."""
+    suffix = ".json" if content["form"] == "full" else ".partial.json"
+    return write_json(directory / (name + suffix), content)
+
+
+def finish(results: Sequence[Measured], console: Console, title: str, path: Path) -> int:
+    """Shows the results. Returns the exit status."""
+    show(results, console, title=title)
+    console.print(f"Written: {path}", highlight=False)
+    missed = missed_names(results)
+    if missed:
+        console.print(f"[red]Missed:[/] {'; '.join(missed)}", highlight=False)
+    return 1 if missed else 0
+
+
+def lack_of_room(directory: Path, needed_bytes: float, option: str) -> str:
+    """Returns why the disk has too little room; empty: it has enough. `option`: lowers the need."""
+    free = shutil.disk_usage(directory).free
+    if free >= needed_bytes:
+        return ""
+    return (
+        f"{directory} has {free / 1e9:.1f} GB free, and {needed_bytes / 1e9:.1f} GB are needed; "
+        f"set TMPDIR to a directory with more room, or lower {option}"
+    )
 
 
 def machine() -> dict[str, object]:
@@ -101,8 +165,8 @@ def machine() -> dict[str, object]:
 
 
 def _loop_ns() -> float:
-    """The cost of one round of a loop: interpreters that are built without optimizations are
-    slower, and so are all services."""
+    """Returns the duration of one round of a loop. An interpreter that is built without
+    optimizations is slower, and so are all services."""
 
     def once() -> int:
         began, total = time.perf_counter_ns(), 0
@@ -113,34 +177,33 @@ def _loop_ns() -> float:
     return min(once() for _ in range(LOOP_TRIES)) / LOOP_ROUNDS
 
 
-def write(results: Sequence[Measured], path: Path) -> None:
-    """Writes the results of a bench that has no more than `machine` and `results`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {"machine": machine(), "results": [asdict(result) for result in results]}
-    path.write_text(json.dumps(content, indent=2) + "\n")
+def plain_document(results: Sequence[Measured]) -> dict[str, object]:
+    """Returns the keys of the file of a bench without forms.
+
+    - `machine`: processor, cores, memory, Python, kernel.
+    - `results`: each with `name`, `value`, `unit`, `ratio_to_ceiling` (null), `wanted` and `met`.
+    """
+    return {"machine": machine(), "results": [result.as_json() for result in results]}
 
 
-def show(
-    results: Sequence[Measured], console: Console, *, title: str = "Tidelog bench (medians)"
-) -> None:
+def show(results: Sequence[Measured], console: Console, *, title: str) -> None:
     table = Table(title=title)
-    table.add_column("what")
+    table.add_column("result")
     has_ceiling = any(result.ratio_to_ceiling is not None for result in results)
-    for column in ("value", "unit", *(["of the ceiling"] if has_ceiling else []), "wanted"):
+    for column in ("value", "unit", *(["of the ceiling"] if has_ceiling else []), "bound"):
         table.add_column(column, justify="right")
     for result in results:
         ratio = "" if result.ratio_to_ceiling is None else f"{result.ratio_to_ceiling:.2f}"
         style = {True: "green", False: "red", None: ""}[result.met]
         row = [result.name, f"{result.value:,.2f}", result.unit]
         row += [ratio] if has_ceiling else []
-        table.add_row(*row, result.wanted, style=style)
+        table.add_row(*row, result.bound, style=style)
     console.print(table)
     console.print(", ".join(f"{key}: {value}" for key, value in machine().items()))
 
 
 def run_alone(name: str, measure: Callable[[Path, Console], Awaitable[Sequence[Measured]]]) -> int:
-    """Runs a bench with its own directory and file, `out/<name>.json`. Exit status 1: a bound is
-    missed."""
+    """Runs a bench with its own directory and file, `out/<name>.json`. Returns the exit status."""
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
 
@@ -151,6 +214,5 @@ def run_alone(name: str, measure: Callable[[Path, Console], Awaitable[Sequence[M
         results = uvloop.run(run())
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    write(results, Path("out") / f"{name}.json")
-    show(results, console)
-    return 1 if not_met(results) else 0
+    path = write_json(Path("out") / f"{name}.json", plain_document(results))
+    return finish(results, console, "Tidelog bench (medians)", path)

@@ -1,4 +1,4 @@
-"""How long a stopped cluster with many partitions takes until all leaders serve."""
+"""The time that a stopped cluster with many partitions needs until all leaders serve."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def fill(cluster: LocalCluster, partitions: int) -> None:
 
 
 async def seconds_to_serve(directory: Path, partitions: int) -> float:
-    """From the start of controllers and brokers, which were stopped cleanly while etcd kept
-    running, until every leader returns its committed end."""
+    """Returns the seconds from the start of controllers and brokers until every leader returns its
+    committed end. They were stopped cleanly, and etcd kept running."""
     cluster = LocalCluster(directory, usual_ports=False)
     await cluster.start()
     try:
@@ -60,7 +60,9 @@ async def _all_leaders_serve(cluster: LocalCluster, partitions: int) -> None:
         ends = await consumer.end_offsets(names)
     short = [p for p, end in ends.items() if end != RECORDS_PER_PARTITION]
     if short:
-        raise RuntimeError(f"{len(short)} partitions came back short, such as {short[0]}")
+        raise RuntimeError(
+            f"{len(short)} partitions lack records after the restart, such as {short[0]}"
+        )
 
 
 async def _all_led(admin: Admin, partitions: int) -> bool:

@@ -26,9 +26,12 @@ POLLS = 1200
 
 @dataclass(slots=True)
 class RollingRestart:
-    """`latencies_ms`: from each `send` to its acknowledgement by all.
-    `failed`: sends that failed.
-    `stop_seconds`: from SIGTERM to the end of each broker."""
+    """The results of a rolling restart.
+
+    - `latencies_ms`: from each `send` to its acknowledgement by all replicas.
+    - `failed`: the number of failed sends.
+    - `stop_seconds`: from SIGTERM to the end of each broker.
+    """
 
     latencies_ms: list[float] = field(default_factory=list)
     failed: int = 0
@@ -42,7 +45,7 @@ class RollingRestart:
 
 
 async def rolling_restart(directory: Path, durability: str) -> RollingRestart:
-    """Runs its own cluster, under a load with acks=all."""
+    """Restarts the brokers of a new cluster, under a load with acks=all."""
     found = RollingRestart()
     cluster = LocalCluster(directory, usual_ports=False)
     await cluster.start()

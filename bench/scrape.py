@@ -61,8 +61,8 @@ PARTITIONS = 10_000
 TOPICS = 200
 SCRAPES = 10
 PAUSE_S = 0.2
-WANTED_SERIES = 2_000
-WANTED_MS = 200.0
+MAX_SERIES = 2_000
+MAX_MS = 200.0
 BROKERS = (1, 2, 3)
 DEAD = 3
 KEYS = Keys("bench")
@@ -71,7 +71,7 @@ BUILD = ("bench", "bench", "0")
 
 
 def read(address: str) -> tuple[float, str]:
-    """Milliseconds, and the answer."""
+    """Returns the milliseconds that a scrape takes, and its answer."""
     began = time.perf_counter()
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as response:
         text = response.read().decode()
@@ -98,15 +98,13 @@ async def measure(what: str, metrics: Sequence[Metric], collect: Collect) -> lis
         server.stop()
     median = statistics.median(times)
     return [
-        Measured(
-            f"{what}: series", most, "", wanted=f"<= {WANTED_SERIES:,}", met=most <= WANTED_SERIES
-        ),
+        Measured(f"{what}: series", most, "", bound=f"<= {MAX_SERIES:,}", met=most <= MAX_SERIES),
         Measured(
             f"{what}: scrape, median of {SCRAPES}",
             round(median, 1),
             "ms",
-            wanted=f"<= {WANTED_MS:.0f}",
-            met=median <= WANTED_MS,
+            bound=f"<= {MAX_MS:.0f}",
+            met=median <= MAX_MS,
         ),
         Measured(f"{what}: scrape, slowest", round(max(times), 1), "ms"),
         # Includes the reader's time; the duration of a scrape on an idle machine.
@@ -148,7 +146,7 @@ class _Listener:
 
 
 class Replicas:
-    """All led here, two batches in each; `fetch` acts as their followers."""
+    """Replicas that all lead, with two batches each; `fetch` acts as their followers."""
 
     def __init__(self, directory: Path) -> None:
         self._logs = LogDirectory(OsDisk(), PurePath(directory), CLOCK)
@@ -208,9 +206,9 @@ async def broker_scrapes(directory: Path) -> list[Measured]:
     metrics = BrokerMetrics(state_changes, time.perf_counter)
     for number in range(TOPICS):
         metrics.requests.topic(f"topic-{number}")
-    judges = HighWatermarkChecks(lambda _: True, lambda _: True)
+    checks = HighWatermarkChecks(lambda _: True, lambda _: True)
     vitals = BrokerVitals(
-        lambda: True, lambda: True, {}, judges, no_disk, CrowdedOut, int, {}, int, ScrubState
+        lambda: True, lambda: True, {}, checks, no_disk, CrowdedOut, int, {}, int, ScrubState
     )
     collector = BrokerCollector(replicas, vitals, CLOCK)
     broker = MeasuredBroker(_measured_store(state_changes), collector)
@@ -226,7 +224,7 @@ async def broker_scrapes(directory: Path) -> list[Measured]:
 # -- a controller --------------------------------------------------------------------------
 
 
-class Reign:
+class Term:
     is_loaded = True
 
     def __init__(self, in_sync: Sequence[int]) -> None:
@@ -249,7 +247,7 @@ class Reign:
 
 
 class Active:
-    def __init__(self, term: Reign) -> None:
+    def __init__(self, term: Term) -> None:
         self.term = term
 
     def described_gateways(self) -> tuple[()]:
@@ -261,14 +259,14 @@ async def controller_scrapes() -> list[Measured]:
     metrics = ControllerMetrics(_measured_store(state_changes), state_changes, time.perf_counter)
     results = []
     for in_sync, what in ((BROKERS, ""), (BROKERS[:2], ", a broker dead")):
-        collect: Collect = partial(metrics.collect, Active(Reign(in_sync)))
+        collect: Collect = partial(metrics.collect, Active(Term(in_sync)))
         name = f"controller of {PARTITIONS:,} partitions{what}"
         results += await measure(name, CONTROLLER_METRICS, collect)
     return results
 
 
 async def scrapes(directory: Path, console: Console) -> list[Measured]:
-    console.print(f"  {PARTITIONS:,} logs are made, and scraped {SCRAPES} times each")
+    console.print(f"  {PARTITIONS:,} logs are created, and scraped {SCRAPES} times")
     return [*await broker_scrapes(directory), *await controller_scrapes()]
 
 

@@ -1,7 +1,7 @@
 """The speed of the scrub on a broker's logs at full rate, and its share of a processor at its
 default rate: `make bench-scrub` (`python -m bench.scrub`).
 
-Reads real files past the page cache: `TMPDIR` names a directory on the disk in question. Exit
+Reads real files without the page cache; `TMPDIR` names a directory on the disk to measure. Exit
 status 1: less than 200 MB/s, or more than 1 % of a processor."""
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def new_scrubber(directory: Path, logs: LogDirectory, *, period_ms: int) -> Scru
 
 
 async def full_rate(scrubber: Scrubber) -> float:
-    """MB/s of one pass."""
+    """Returns the speed of one pass in MB/s."""
     passes = scrubber.progress().passes
     began = time.perf_counter()
     scrubber.begin_pass(full_rate=True)
@@ -96,9 +96,8 @@ async def full_rate(scrubber: Scrubber) -> float:
 
 
 async def cpu_share(scrubber: Scrubber) -> tuple[float, float]:
-    """The share of one processor, in percent, and MB/s, at the rate of a period that its limit
-    shortens."""
-    await asyncio.sleep(1)  # until it has loaded its state
+    """Returns the share of one processor in percent, and MB/s, at the default maximum rate."""
+    await asyncio.sleep(1)  # The scrubber loads its state.
     scrubber.begin_pass(full_rate=False)
     checked, cpu = scrubber.progress().bytes_checked, time.process_time()
     began = time.perf_counter()

@@ -1,5 +1,5 @@
-"""A separate process that runs one piece of work after another, as clients are separate processes:
-the other work of the bench then adds nothing to their latency."""
+"""A separate process for the work of clients: the other work of the bench then adds nothing to
+their latency."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class Worker:
         try:
             failure, result = await asyncio.to_thread(self._connection.recv)
         except (EOFError, ConnectionResetError):
-            raise WorkerError(f"the process {self._name} died; it says why above") from None
+            raise WorkerError(
+                f"the process {self._name} died; its output above has the reason"
+            ) from None
         if failure:
             raise WorkerError(f"in the process {self._name}:\n{failure}")
         found: R = result

@@ -17,7 +17,16 @@ from typing import NamedTuple
 
 from documented import ROOT, pages
 
-PYTHON = ("docs", "libs", "services", "tests/model", "tests/mutants", "tests/simulation")
+PYTHON = (
+    "bench",
+    "deploy",
+    "docs",
+    "libs",
+    "services",
+    "tests/model",
+    "tests/mutants",
+    "tests/simulation",
+)
 
 # Each word, with what to write instead.
 INSTEAD = {

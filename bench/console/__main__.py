@@ -1,12 +1,11 @@
 """`make bench-console` (`python -m bench.console`): the web console over a live cluster with 3,000
 partitions, in a real browser.
 
-It measures the gateway's time for the overview, the longest task of each page, and how soon a
-killed broker is shown. With `--quick` (`make bench-console QUICK=1`) over few partitions and
-shortly, as a test of the bench.
+It measures the gateway's time for the overview, the longest task of each page, and the time until a
+killed broker is shown. `--quick` (`make bench-console QUICK=1`) uses few partitions and a short
+time, as a test of the bench.
 
-Exit status 1: a bound is missed; the last line says which. `bench/console/results.py` documents the
-file that is written."""
+Exit status 1: a bound is missed; the last line names it."""
 
 from __future__ import annotations
 
@@ -41,14 +40,9 @@ def main(argv: Sequence[str]) -> int:
         figures = uvloop.run(run_once(directory, settings, console))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    path = results.write(Path("out"), results.content(form, asdict(settings), figures))
-    found = results.verdicts(figures)
-    report.show(found, console, title=f"The web console ({form})")
-    missed = report.not_met(found)
-    console.print(f"Written: {path}", highlight=False)
-    if missed:
-        console.print(f"[red]Not met:[/] {'; '.join(missed)}", highlight=False)
-    return 1 if missed else 0
+    content = results.content(form, asdict(settings), figures)
+    path = report.write_form(Path("out"), "bench-console", content)
+    return report.finish(results.verdicts(figures), console, f"The web console ({form})", path)
 
 
 if __name__ == "__main__":

@@ -1,47 +1,31 @@
-"""What `make bench-console` leaves behind: a table, and `out/bench-console.json` (in all but
-its full form `out/bench-console.partial.json`).
-
-The file holds
-
-- `machine`: processor, cores, memory, Python, kernel;
-- `form`: "full", "quick", or "custom" where a setting is another one; `settings`: what was asked
-  for, by the names of the options;
-- `results`: what the table shows, a list of `name`, `value`, `unit`, `wanted` (the bound, as a
-  text) and `met` (null where there is no bound);
-- `not_met`: names of results beyond their bounds; empty with exit status 0, else it is 1;
-- `overview`: `partitions` that it covers, `first_ms` (its first answer after a time without
-  requests), `answers_ms` (one after the other over a kept-alive connection, while a browser showed
-  it), `bytes` of its JSON, and `map_bytes` of the map of partitions;
-- `seen_s`: from the SIGKILL of a broker until the console showed it as gone;
-- `pages`: of each that was watched in a browser, `place` (after #/), `shown_ms` (from the begin of
-  the load, with nothing kept from before, until its content was there), `seconds` (watched, the
-  load included), `long_tasks_ms` (tasks of the page's main thread of 50 ms or more, by the clock,
-  as its PerformanceObserver reports), `longest_processor_ms` (the most that one of its tasks took
-  of the processor, by a trace: the rest of the time went to other processes of this machine),
-  `busy_percent` (of the main thread's time) and `faults` (errors and warnings of the browser's
-  console).
-"""
+"""The results of `make bench-console`: a table, and `out/bench-console.json`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from statistics import median
 
 from bench.console.watch import Watched
-from bench.percentiles import median
-from bench.report import Measured, at_most, machine, not_met, rows
+from bench.report import Measured, at_most, document
 
-FULL_FILE, PARTIAL_FILE = "bench-console.json", "bench-console.partial.json"
-WANTED_ANSWER_MS = 300.0
-WANTED_TASK_MS = 100.0
-WANTED_SEEN_S = 3.0
+MAX_ANSWER_MS = 300.0
+MAX_TASK_MS = 100.0
+MAX_SEEN_S = 3.0
 OVERVIEW_PLACE = "overview"
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewFigures:
+    """The answers of the gateway for the overview.
+
+    - `partitions`: how many it covers.
+    - `first_ms`: the duration of the first answer after a time without requests.
+    - `answers_ms`: the durations of answers, one after the other over a kept-alive connection,
+      while a browser shows the overview.
+    - `bytes`, `map_bytes`: the size of its JSON, and of the map of partitions.
+    """
+
     partitions: int
     first_ms: float
     answers_ms: Sequence[float]
@@ -51,6 +35,13 @@ class OverviewFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
+    """The measured values.
+
+    - `overview`: the answers of the gateway for the overview; see below.
+    - `seen_s`: seconds from the SIGKILL of a broker until the console shows it as gone.
+    - `pages`: the pages that a browser showed; see below.
+    """
+
     overview: OverviewFigures
     seen_s: float
     pages: Sequence[Watched]
@@ -63,24 +54,24 @@ def verdicts(figures: Figures) -> list[Measured]:
     faults = sum(len(page.faults) for page in figures.pages)
     return [
         Measured(f"{name}: answer, median of {len(answers)}", median(answers), "ms"),
-        at_most(f"{name}: slowest answer", max(answers), WANTED_ANSWER_MS, "ms"),
-        at_most(f"{name}: first answer", overview.first_ms, WANTED_ANSWER_MS, "ms"),
+        at_most(f"{name}: slowest answer", max(answers), MAX_ANSWER_MS, "ms"),
+        at_most(f"{name}: first answer", overview.first_ms, MAX_ANSWER_MS, "ms"),
         Measured(f"{name}: size", overview.bytes / 1e3, "kB"),
         Measured(
             f"map of {overview.partitions:,} partitions: size", overview.map_bytes / 1e3, "kB"
         ),
         *(result for page in figures.pages for result in _of_page(page)),
-        at_most("a broker that was killed is named after", figures.seen_s, WANTED_SEEN_S, "s"),
+        at_most("time until a killed broker is shown", figures.seen_s, MAX_SEEN_S, "s"),
         at_most("errors in the browser's console", faults, 0, ""),
     ]
 
 
 def _of_page(page: Watched) -> list[Measured]:
-    """The bound applies to the overview, which stays open all day. While a broker dies, the cluster
-    takes the browser's processors."""
+    """The bound applies only to the overview, which stays open all day. While a broker dies, the
+    cluster uses the browser's processors."""
     longest = f"{page.place}: longest task in {page.seconds:.0f} s"
     if page.place == OVERVIEW_PLACE:
-        task = at_most(longest, page.longest_ms, WANTED_TASK_MS, "ms")
+        task = at_most(longest, page.longest_ms, MAX_TASK_MS, "ms")
     else:
         task = Measured(longest, page.longest_ms, "ms")
     return [
@@ -92,19 +83,4 @@ def _of_page(page: Watched) -> list[Measured]:
 
 
 def content(form: str, settings: Mapping[str, object], figures: Figures) -> dict[str, object]:
-    results = verdicts(figures)
-    return {
-        "machine": machine(),
-        "form": form,
-        "settings": dict(settings),
-        "results": rows(results),
-        "not_met": not_met(results),
-        **asdict(figures),
-    }
-
-
-def write(directory: Path, what: Mapping[str, object]) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / (FULL_FILE if what["form"] == "full" else PARTIAL_FILE)
-    path.write_text(json.dumps(what, indent=2) + "\n")
-    return path
+    return {**document(form, settings, verdicts(figures)), **asdict(figures)}

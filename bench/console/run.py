@@ -1,5 +1,5 @@
-"""The measurements: the gateway's time for the overview of very many partitions, the cost of pages
-for their browser, and how soon a broker's death is shown."""
+"""The measurements: the gateway's time for the overview of many partitions, the cost of pages for
+their browser, and the time until a killed broker is shown."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ PAUSE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`partitions`: of each topic.
-    `alone_s`: the time without a reader of the overview before its first answer (after a minute the
-    gateway polls the cluster rarely).
-    `watch_s`: for each page, including the load.
-    `rate`: records written a second."""
+    """The amount of work.
+
+    - `partitions`: of each topic.
+    - `alone_s`: the time without a reader of the overview before its first answer. After a minute
+      the gateway polls the cluster rarely.
+    - `watch_s`: the time for each page, including its load.
+    - `rate`: written records per second.
+    """
 
     topics: int
     partitions: int
@@ -56,14 +59,14 @@ async def run_once(directory: Path, settings: Settings, console: Console) -> Fig
 
 async def _figures(scene: Scene, browser: Browser, settings: Settings, console: Console) -> Figures:
     await asyncio.sleep(settings.alone_s)
-    first_ms, _ = await _asked(scene.rest, OVERVIEW)
+    first_ms, _ = await _timed_get(scene.rest, OVERVIEW)
     watch = await Watch.begin(browser, scene.url, OVERVIEW_PLACE, MAP_SHOWN)
     answers_ms, _ = await asyncio.gather(
         _answers_ms(scene.rest, settings.watch_s), watch.wander(settings.watch_s)
     )
     pages = [await watch.end()]
-    _, overview_bytes = await _asked(scene.rest, OVERVIEW)
-    _, map_bytes = await _asked(scene.rest, MAP)
+    _, overview_bytes = await _timed_get(scene.rest, OVERVIEW)
+    _, map_bytes = await _timed_get(scene.rest, MAP)
     _print_page(pages[0], console)
     topic = next(iter(scene.topics))
     for place, seen in (
@@ -88,8 +91,8 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
     )
 
 
-async def _asked(rest: httpx.AsyncClient, path: str) -> tuple[float, int]:
-    """Milliseconds, and the bytes of the answer."""
+async def _timed_get(rest: httpx.AsyncClient, path: str) -> tuple[float, int]:
+    """Returns the duration in milliseconds, and the bytes of the answer."""
     began_s = time.perf_counter()
     answer = (await rest.get(path)).raise_for_status()
     return (time.perf_counter() - began_s) * 1000, len(answer.content)
@@ -99,14 +102,13 @@ async def _answers_ms(rest: httpx.AsyncClient, seconds: float) -> list[float]:
     end_s = time.perf_counter() + seconds
     found = []
     while time.perf_counter() < end_s:
-        found.append((await _asked(rest, OVERVIEW))[0])
+        found.append((await _timed_get(rest, OVERVIEW))[0])
         await asyncio.sleep(PAUSE_S)
     return found
 
 
 async def _death(scene: Scene, browser: Browser, settings: Settings) -> tuple[float, Watched]:
-    """Seconds until a killed broker is shown as gone; and the page on which it was shown, while
-    every partition lost a replica."""
+    """Returns the seconds until a killed broker is shown as gone, and the page that shows it."""
     watch = await Watch.begin(browser, scene.url, OVERVIEW_PLACE, "All is well")
     named = watch.console.page.get_by_role("navigation").get_by_text("1 gone", exact=True)
     seeing = asyncio.ensure_future(named.wait_for(state="attached"))

@@ -25,7 +25,7 @@ OVERVIEW = "/v1/cluster/overview"
 
 
 class Scene:
-    """`topics`: partitions by name."""
+    """A running cluster. `topics`: numbers of partitions by name."""
 
     def __init__(
         self, cluster: LocalCluster, rest: httpx.AsyncClient, topics: Mapping[str, int]
@@ -49,10 +49,10 @@ class Scene:
                 await admin.create_topic(
                     topic, partitions, REPLICATION_FACTOR, timeout_ms=CREATION_TIMEOUT_MS
                 )
-        await self.until_well()
+        await self.until_healthy()
 
-    async def until_well(self) -> None:
-        """Raises `TimeoutError`."""
+    async def until_healthy(self) -> None:
+        """Waits until every partition is healthy. Raises `TimeoutError`."""
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             while True:
                 overview = (await self.rest.get(OVERVIEW)).raise_for_status().json()

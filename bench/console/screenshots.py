@@ -2,14 +2,14 @@
 console in the documentation, taken in a real browser on a live cluster of five brokers under
 load:
 
-| file | what |
+| file | content |
 | --- | --- |
-| `overview.png` | all is well |
-| `plan.png` | what adding a broker would do |
-| `partition.png` | a replica that is copied to it |
-| `moves.png` | all that are on their way to it |
-| `brokers.png` | the load of all, dark |
-| `trouble.png` | a broker is gone: what is wrong, and why; dark |
+| `overview.png` | a healthy cluster |
+| `plan.png` | the plan of adding a broker |
+| `partition.png` | a replica that is copied to that broker |
+| `moves.png` | all moves to that broker |
+| `brokers.png` | the load of all brokers, dark |
+| `trouble.png` | the explanation of a lost broker, dark |
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ BATCH_BYTES = 60_000
 THROTTLE_BYTES_PER_SECOND = 400_000
 MOVED_SHARE = 0.3
 END_TIMEOUT_S = 300.0
-# Until charts over time have content.
+# Time until charts over time have content, and until the console shows a change.
 SAMPLED_S = 20.0
-TOLD_S = 8.0
+SHOWN_S = 8.0
 WIDTH_PX, HEIGHT_PX = 1280, 820
 MAX_BYTES = 150_000
 
 
 class Camera:
-    """Raises `RuntimeError` for a picture that is too large for the repository."""
+    """Takes pictures. Raises `RuntimeError` for one that is too large for the repository."""
 
     def __init__(self, browser: Browser, url: str, directory: Path) -> None:
         self._browser = browser
@@ -97,12 +97,12 @@ async def take_all(directory: Path, target: Path) -> None:
                 await asyncio.sleep(SAMPLED_S)
                 await expect(console.page.get_by_text("All is well").first).to_be_visible()
                 await camera.take(console, "overview")
-            await a_broker_that_is_added(scene, camera)
+            await capture_added_broker(scene, camera)
             async with camera.at("brokers", "dark", height=960) as console:
                 await console.page.get_by_text("One cell is one replica").wait_for()
                 await asyncio.sleep(SAMPLED_S / 4)
                 await camera.take(console, "brokers")
-            await a_broker_that_is_gone(scene, camera)
+            await capture_lost_broker(scene, camera)
 
 
 async def fill(scene: Scene) -> None:
@@ -115,7 +115,7 @@ async def fill(scene: Scene) -> None:
         await producer.flush()
 
 
-async def a_broker_that_is_added(scene: Scene, camera: Camera) -> None:
+async def capture_added_broker(scene: Scene, camera: Camera) -> None:
     throttle = {"bytes_per_second": THROTTLE_BYTES_PER_SECOND}
     (await scene.rest.put("/v1/throttle", json=throttle)).raise_for_status()
     new = scene.cluster.add_broker()
@@ -129,24 +129,24 @@ async def a_broker_that_is_added(scene: Scene, camera: Camera) -> None:
         await console.button("Add them, and begin to move").click()
         await console.follow()
         operation = console.page.url.rpartition("/")[2]
-        await a_replica_that_is_copied(scene, camera, operation, new)
+        await capture_copied_replica(scene, camera, operation, new)
         await _until_moved(scene, operation, MOVED_SHARE)
         await camera.take(console, "moves")
     (await scene.rest.put("/v1/throttle", json={"bytes_per_second": None})).raise_for_status()
     await _until_moved(scene, operation, 1.0)
-    await scene.until_well()
+    await scene.until_healthy()
 
 
-async def a_replica_that_is_copied(scene: Scene, camera: Camera, operation: str, new: int) -> None:
+async def capture_copied_replica(scene: Scene, camera: Camera, operation: str, new: int) -> None:
     partition = await _until_copied(scene, operation)
     async with camera.at(f"topics/{MOVED_TOPIC}/{partition}", height=960) as console:
         await console.page.get_by_role("img", name=f"Broker {new}: catching up").wait_for()
-        await asyncio.sleep(TOLD_S)
+        await asyncio.sleep(SHOWN_S)
         await camera.take(console, "partition")
 
 
 async def _until_copied(scene: Scene, operation: str) -> int:
-    """A partition of the topic with data whose move is in progress. Raises `TimeoutError`."""
+    """Returns a partition with data whose move is in progress. Raises `TimeoutError`."""
     async with asyncio.timeout(END_TIMEOUT_S):
         while True:
             moves = (await _json(scene, f"/v1/operations/{operation}/moves"))["items"]
@@ -156,18 +156,18 @@ async def _until_copied(scene: Scene, operation: str) -> int:
             await asyncio.sleep(POLL_S)
 
 
-async def a_broker_that_is_gone(scene: Scene, camera: Camera) -> None:
+async def capture_lost_broker(scene: Scene, camera: Camera) -> None:
     async with camera.at("overview", "dark", height=960) as console:
         await asyncio.sleep(SAMPLED_S / 2)
         await scene.cluster.kill(VICTIM)
         await console.page.get_by_text("What is wrong, and why").wait_for()
         await expect(console.page.get_by_text(f"Broker {VICTIM} is gone").first).to_be_visible()
-        await asyncio.sleep(TOLD_S)
+        await asyncio.sleep(SHOWN_S)
         await camera.take(console, "trouble")
 
 
 async def _until_moved(scene: Scene, operation: str, share: float) -> None:
-    """Raises `TimeoutError`."""
+    """Waits until this share of the moves is done. Raises `TimeoutError`."""
     async with asyncio.timeout(END_TIMEOUT_S):
         while True:
             operation_state = await _json(scene, f"/v1/operations/{operation}")

@@ -13,9 +13,9 @@ from console.tracing import begin_trace, end_trace
 
 # Browsers report only tasks of 50 ms and more, which they call long.
 LONG_TASK_MS = 50.0
-# The length of a task that is created to be noticed.
+# The duration of a task that the browser must report, and the polls for its report.
 _PROOF_MS = 150
-_PROOF_LOOKS = 40
+_PROOF_POLLS = 40
 
 _OBSERVER = """
 window.longTasks = [];
@@ -29,25 +29,29 @@ _PROOF = f"""() => new Promise((resolve) => {{
     const end = performance.now() + {_PROOF_MS};
     while (performance.now() < end);
   }}, 0);
-  let looks = {_PROOF_LOOKS};
-  const look = () => {{
+  let polls = {_PROOF_POLLS};
+  const poll = () => {{
     if (window.longTasks.length > before) resolve(true);
-    else if ((looks -= 1) > 0) setTimeout(look, 50);
+    else if ((polls -= 1) > 0) setTimeout(poll, 50);
     else resolve(false);
   }};
-  setTimeout(look, {_PROOF_MS});
+  setTimeout(poll, {_PROOF_MS});
 }})"""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """`place`: the page that was shown.
-    `shown_ms`: from the beginning of the load until its content was there.
-    `seconds`: of watching, including the load.
-    `long_tasks_ms`: by the clock, those of 50 ms or more.
-    `longest_processor_ms`: the largest processor time of a task.
-    `busy_percent`: of the main thread's time.
-    `faults`: errors and warnings of the browser's console."""
+    """A page that a browser showed.
+
+    - `place`: the part of its address after `#/`.
+    - `shown_ms`: from the start of the load, with an empty cache, until its content was there.
+    - `seconds`: the duration of watching, including the load.
+    - `long_tasks_ms`: tasks of the page's main thread of 50 ms or more, by the clock.
+    - `longest_processor_ms`: the largest processor time of a task; the rest of its duration went to
+      other processes of this machine.
+    - `busy_percent`: the share of time in which the main thread was busy.
+    - `faults`: errors and warnings of the browser's console.
+    """
 
     place: str
     shown_ms: float
@@ -95,13 +99,15 @@ class Watch:
         return time.perf_counter() - self._began_s
 
     async def wander(self, until_s: float) -> None:
-        """Scrolls and moves the pointer, as people do, until the watch has lasted so long."""
+        """Scrolls and moves the pointer, as people do, until the watch has lasted `until_s`."""
         while self.lasted_s < until_s:
             await self.console.wander()
 
     async def end(self, name: str = "") -> Watched:
-        """`name`: of the watch, if it differs from the place. Raises `RuntimeError` if this browser
-        does not report long tasks."""
+        """Ends the watch. Raises `RuntimeError` if this browser does not report long tasks.
+
+        - `name`: the name of the page, if it differs from the place.
+        """
         page = self.console.page
         tasks: list[float] = await page.evaluate("() => window.longTasks")
         seconds = self.lasted_s
@@ -125,6 +131,6 @@ class Watch:
 
 
 async def _prove(page: Page) -> None:
-    """Proves that a task would have been reported."""
+    """Checks that the browser reports long tasks."""
     if not await page.evaluate(_PROOF):
-        raise RuntimeError(f"a task of {_PROOF_MS} ms went by untold: it cannot be measured here")
+        raise RuntimeError(f"this browser does not report a task of {_PROOF_MS} ms as long")

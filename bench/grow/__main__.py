@@ -1,18 +1,17 @@
 """`make bench-grow` (`python -m bench.grow`): the latency of clients while a cluster of real
 processes grows from three brokers to five and shrinks to four, and the data that this moves.
 
-With `--quick` (`make bench-grow QUICK=1`) once and with little data, as a test of the bench: its
-latencies are over a short time, and not reliable on a busy machine.
+`--quick` (`make bench-grow QUICK=1`) runs once with little data, as a test of the bench: its
+latencies are of a short time, and not reliable on a busy machine.
 
-Exit status 1: a bound is missed; the last line says which. `bench/grow/results.py` documents the
-file that is written."""
+Exit status 1: a bound is missed; the last line names it."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import uvloop
 from rich.console import Console
 
 from bench import options, report
-from bench.grow import figures, results
+from bench.grow import figures
 from bench.grow.figures import RunFigures
 from bench.grow.run import FULL, QUICK, REPLICATION_FACTOR, Settings, run_once
 
@@ -40,6 +39,19 @@ async def run_all(settings: Settings, directory: Path, console: Console) -> list
     return found
 
 
+def content(
+    form: str, settings: Mapping[str, object], runs: Sequence[RunFigures]
+) -> dict[str, object]:
+    """Returns the keys of the file.
+
+    - `runs`: the values of each run; see below.
+    """
+    return {
+        **report.document(form, settings, figures.verdicts(runs)),
+        "runs": [run.as_json() for run in runs],
+    }
+
+
 def parse(argv: Sequence[str]) -> tuple[str, Settings]:
     return options.parse("python -m bench.grow", __doc__, FULL, QUICK, argv)
 
@@ -49,28 +61,16 @@ def main(argv: Sequence[str]) -> int:
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-grow-"))
     try:
-        needed = int(ROOM * REPLICATION_FACTOR * settings.data_mb * 1e6)
-        free = shutil.disk_usage(directory).free
-        if free < needed:
-            console.print(
-                f"[red]{directory.parent} has {free / 1e9:.1f} GB free, and {needed / 1e9:.1f} GB "
-                "are needed; set TMPDIR to where there is room, or lower --data-mb[/]",
-                highlight=False,
-            )
+        needed_bytes = ROOM * REPLICATION_FACTOR * settings.data_mb * 1e6
+        if lack := report.lack_of_room(directory, needed_bytes, "--data-mb"):
+            console.print(f"[red]{lack}[/]", highlight=False)
             return 1
         runs = uvloop.run(run_all(settings, directory, console))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    content = results.content(form, asdict(settings), runs)
-    path = results.write(Path("out"), content)
-    found = figures.verdicts(runs)
+    path = report.write_form(Path("out"), "bench-grow", content(form, asdict(settings), runs))
     title = f"Growing and shrinking under load ({form}, {settings.runs} runs)"
-    report.show(found, console, title=title)
-    missed = report.not_met(found)
-    console.print(f"Written: {path}", highlight=False)
-    if missed:
-        console.print(f"[red]Not met:[/] {'; '.join(missed)}", highlight=False)
-    return 1 if missed else 0
+    return report.finish(figures.verdicts(runs), console, title, path)
 
 
 if __name__ == "__main__":

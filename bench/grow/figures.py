@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 
 from bench.grow.ledger import ReadBack
 from bench.report import Measured, at_most
 
-WANTED_P99_RATIO = 3.0
-WANTED_SPREAD = 1
-WANTED_MOVED_RATIO = 1.1
+MAX_P99_RATIO = 3.0
+MAX_SPREAD = 1
+MAX_MOVED_RATIO = 1.1
 # Beyond the throttle and the load itself, because batches are not split.
-WANTED_RATE_RATIO = 1.05
+MAX_RATE_RATIO = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class MoveFigures:
-    """Of one operation and of the elections that follow it; `results.py` explains each by its
-    key."""
+    """The values of one operation and of the elections that follow it.
+
+    - `operation`: its id.
+    - `duration_s`: from the request until replicas are moved and in sync, and leaders are balanced.
+    - `samples`, `p50_ms`, `p99_ms`, `longest_ms`: the produce requests that were due during that
+      time. A latency counts from the due time to the acknowledgement by all replicas.
+    - `p99_ratio`: `p99_ms` divided by `quiet_p99_ms` of the same run.
+    - `replicas_planned`: the copies in the plan, before the operation began.
+    - `replicas_moved`: replicas on brokers that had none of their partition before.
+    - `replicas_minimum`: growing: what brokers lack to floor(total / brokers); shrinking: what the
+      removed broker held.
+    - `bytes_moved`: bytes that leaders sent to followers beyond the load, as brokers count them.
+      Bytes that were sent twice count twice.
+    - `bytes_received`: the part of `bytes_moved` that followers received.
+    - `bytes_minimum`: growing: `replicas_minimum` times the mean size of a replica at the start;
+      shrinking: the bytes that the removed broker held at the start.
+    - `bytes_told`: `bytes_copied` of the operation, as the controller reports it; 0: not reported.
+    - `replicas_by_broker`, `leaders_by_broker`: afterwards, of the brokers that take part.
+    - `replica_spread`, `leader_spread`: the largest of these numbers less the smallest.
+    - `leader_spread_before_election`: the spread before preferred leaders were elected by request,
+      if the cluster had not elected them by itself within ten seconds.
+    - `throttle_bytes_per_second`: the throttle of each broker.
+    - `bytes_per_second`: `bytes_received` divided by `duration_s`, all brokers together.
+    - `peak_bytes_per_second`: the highest rate at which a broker received, within about five
+      seconds, including the records of the load.
+    - `rate_ratio`: the most that a broker received within about five seconds, divided by what the
+      throttle (with a burst of a fifth of a second) and the load allowed.
+    - `cores`: cores that `brokers`, `controllers`, `etcd` and the `load` kept busy.
+    - `replicas_ratio`, `bytes_ratio`: moved divided by the minimum.
+    """
 
     operation: str
     duration_s: float
@@ -54,13 +82,25 @@ class MoveFigures:
     def bytes_ratio(self) -> float:
         return ratio(self.bytes_moved, self.bytes_minimum)
 
+    def as_json(self) -> dict[str, object]:
+        ratios = {"replicas_ratio": self.replicas_ratio, "bytes_ratio": self.bytes_ratio}
+        return asdict(self) | ratios
+
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """Of one cluster from its start to its end.
+    """The values of one cluster from its start to its end.
 
-    `late_p99_ms`: by how much the load was behind its schedule when it sent, which is part of every
-    latency."""
+    - `quiet_samples`, `quiet_p50_ms`, `quiet_p99_ms`: latencies before brokers are added.
+    - `quiet_cores`: cores that `brokers`, `controllers`, `etcd` and the `load` kept busy at that
+      time.
+    - `late_p99_ms`: by how much the load was behind its schedule when it sent. This is part of
+      every latency.
+    - `sent`, `failed`: produce requests.
+    - `bytes_filled`, `fill_s`: the data written before the load, and the duration.
+    - `grow`, `shrink`: the two operations; see below.
+    - `read_back`: the records that were read at the end; see below.
+    """
 
     quiet_samples: int
     quiet_p50_ms: float
@@ -75,16 +115,19 @@ class RunFigures:
     shrink: MoveFigures
     read_back: ReadBack
 
+    def as_json(self) -> dict[str, object]:
+        return asdict(self) | {"grow": self.grow.as_json(), "shrink": self.shrink.as_json()}
+
 
 def ratio(value: float, minimum: float) -> float:
-    """1 if nothing was needed and nothing done."""
+    """Returns the quotient; 1 if both are 0."""
     if minimum == 0:
         return 1.0 if value == 0 else float("inf")
     return value / minimum
 
 
 def verdicts(runs: Sequence[RunFigures]) -> list[Measured]:
-    """Medians where a median is required; otherwise the worst of all runs."""
+    """Returns medians if a median is required, and otherwise the worst of all runs."""
     results = [
         at_most("failed produces, all runs", sum(r.failed for r in runs), 0, ""),
         at_most(
@@ -114,40 +157,44 @@ def _of_move(name: str, moves: Sequence[MoveFigures]) -> list[Measured]:
     def worst(value: Callable[[MoveFigures], float]) -> float:
         return max(map(value, moves))
 
-    bound = WANTED_MOVED_RATIO
+    bound = MAX_MOVED_RATIO
     return [
         Measured(f"{name}: duration", middle(lambda m: m.duration_s), "s"),
         Measured(f"{name}: produce latency, p99", middle(lambda m: m.p99_ms), "ms"),
         at_most(
-            f"{name}: p99 against the quiet one",
+            f"{name}: p99 against the quiet p99",
             middle(lambda m: m.p99_ratio),
-            WANTED_P99_RATIO,
+            MAX_P99_RATIO,
             "times",
         ),
         Measured(
             f"{name}: processor of all parts", middle(lambda m: sum(m.cores.values())), "cores"
         ),
         Measured(f"{name}: replicas moved", worst(lambda m: m.replicas_moved), ""),
-        Measured(f"{name}: fewest that balance", worst(lambda m: m.replicas_minimum), ""),
+        Measured(f"{name}: fewest replicas that balance", worst(lambda m: m.replicas_minimum), ""),
         at_most(
             f"{name}: replicas against the fewest",
             worst(lambda m: m.replicas_ratio),
             bound,
             "times",
         ),
-        Measured(f"{name}: moved", middle(lambda m: m.bytes_moved / 1e6), "MB"),
-        Measured(f"{name}: least that balances", middle(lambda m: m.bytes_minimum / 1e6), "MB"),
-        at_most(f"{name}: bytes against the least", worst(lambda m: m.bytes_ratio), bound, "times"),
+        Measured(f"{name}: bytes moved", middle(lambda m: m.bytes_moved / 1e6), "MB"),
+        Measured(
+            f"{name}: fewest bytes that balance", middle(lambda m: m.bytes_minimum / 1e6), "MB"
+        ),
+        at_most(
+            f"{name}: bytes against the fewest", worst(lambda m: m.bytes_ratio), bound, "times"
+        ),
         at_most(
             f"{name}: replicas, most against fewest of a broker",
             worst(lambda m: m.replica_spread),
-            WANTED_SPREAD,
+            MAX_SPREAD,
             "",
         ),
         at_most(
             f"{name}: leaders, most against fewest of a broker",
             worst(lambda m: m.leader_spread),
-            WANTED_SPREAD,
+            MAX_SPREAD,
             "",
         ),
         Measured(
@@ -156,15 +203,15 @@ def _of_move(name: str, moves: Sequence[MoveFigures]) -> list[Measured]:
             "MB/s",
         ),
         Measured(
-            f"{name}: most that a broker received",
+            f"{name}: highest rate of a broker",
             worst(lambda m: m.peak_bytes_per_second / 1e6),
             "MB/s",
         ),
         Measured(f"{name}: rate, all brokers", middle(lambda m: m.bytes_per_second / 1e6), "MB/s"),
         at_most(
-            f"{name}: that against what throttle and load allow",
+            f"{name}: rate of a broker against throttle and load",
             worst(lambda m: m.rate_ratio),
-            WANTED_RATE_RATIO,
+            MAX_RATE_RATIO,
             "times",
         ),
     ]

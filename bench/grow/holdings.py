@@ -1,4 +1,4 @@
-"""The replicas and leaderships of brokers, and the fewest replicas that have to be copied. Pure."""
+"""The replicas and leaderships of brokers, and the minimum of replicas to copy. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from tidelog.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Of all partitions of all topics.
-    `moving`: partitions that are being moved.
-    `out_of_sync`: replicas that are not in their ISR."""
+    """The replicas and leaders of all partitions.
+
+    - `moving`: the number of partitions that are being moved.
+    - `out_of_sync`: the number of replicas that are not in their ISR.
+    """
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
     leaders: Mapping[TopicPartition, int]
@@ -49,12 +51,12 @@ def holdings_of(topics: Iterable[TopicDescription]) -> Holdings:
 
 
 def spread(counts: Mapping[int, int]) -> int:
-    """The difference between the broker with the most and the one with the fewest."""
+    """Returns the difference between the largest and the smallest count."""
     return max(counts.values()) - min(counts.values())
 
 
 def copied(before: Holdings, after: Holdings) -> int:
-    """The replicas on brokers that had no replica of the partition before."""
+    """Returns the number of replicas on brokers that had no replica of the partition before."""
     return sum(
         len(set(replicas) - set(before.replicas.get(partition, ())))
         for partition, replicas in after.replicas.items()
@@ -62,11 +64,11 @@ def copied(before: Holdings, after: Holdings) -> int:
 
 
 def fewest_to_grow(before: Holdings, brokers: Collection[int]) -> int:
-    """What brokers lack to an equal share, rounded down. `brokers`: all that should have one."""
+    """Returns what brokers lack to an equal share, rounded down. `brokers`: all brokers then."""
     floor = before.replica_count // len(brokers)
     return sum(max(0, floor - held) for held in before.replicas_by_broker(brokers).values())
 
 
 def fewest_to_remove(before: Holdings, removed: Collection[int]) -> int:
-    """The replicas that they hold."""
+    """Returns the number of replicas on the removed brokers."""
     return sum(before.replicas_by_broker(removed).values())

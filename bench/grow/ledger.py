@@ -19,9 +19,13 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """`lost`: acknowledged, and not read at its offset.
-    `duplicates`: read again.
-    `unexpected`: read at an offset that was not acknowledged; records of failed sends may be."""
+    """The records that were read at the end, compared with the acknowledged ones.
+
+    - `acknowledged`, `read`: numbers of records.
+    - `lost`: acknowledged and not read at their offset.
+    - `duplicates`: read more than once.
+    - `unexpected`: read at an offset that was not acknowledged; records of failed sends may be.
+    """
 
     acknowledged: int
     read: int
@@ -47,14 +51,16 @@ class Ledger:
         self._unplaced: set[int] = set()
 
     def take(self, count: int) -> int:
-        """Reserves so many serial numbers; returns the first."""
+        """Reserves `count` serial numbers and returns the first."""
         first = self._taken
         self._taken += count
         return first
 
     def acknowledge(self, partition: int, base_offset: int, first_serial: int, count: int) -> None:
-        """Notes records with consecutive serial numbers at consecutive offsets. NO_OFFSET: the
-        offset is unknown."""
+        """Records acknowledged records with consecutive serial numbers and offsets.
+
+        - `base_offset`: NO_OFFSET: the offset is unknown.
+        """
         self._acknowledged += count
         if base_offset == NO_OFFSET:
             self._unplaced.update(range(first_serial, first_serial + count))
@@ -68,7 +74,7 @@ class Ledger:
             serials[base_offset + step] = first_serial + step
 
     def note_read(self, partition: int, first_offset: int, values: Sequence[bytes | None]) -> None:
-        """Notes records at consecutive offsets, each offset once."""
+        """Records the values that were read at consecutive offsets, each offset once."""
         if len(self._seen) < self._taken:
             self._seen.extend(bytes(self._taken - len(self._seen)))
         known = self._serials[partition]
@@ -101,7 +107,7 @@ def value_of(serial: int) -> bytes:
 
 
 def serial_of(value: bytes | None) -> int | None:
-    """None: the value is not one of ours."""
+    """Returns None for a value that `value_of` does not make."""
     if value is None or len(value) != VALUE_BYTES or value[SERIAL_BYTES:] != _PADDING:
         return None
     return int.from_bytes(value[:SERIAL_BYTES])

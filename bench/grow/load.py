@@ -18,12 +18,14 @@ RECORDS_PER_BATCH = BATCH_BYTES // VALUE_BYTES
 async def fill(
     bootstrap: str, topic: str, partitions: int, size_bytes: int, ledger: Ledger
 ) -> float:
-    """The seconds until all replicas have acknowledged everything. Raises the first error of a
-    batch."""
+    """Fills a topic. Returns the seconds until all replicas have acknowledged everything.
+
+    Raises the first error of a batch.
+    """
     per_partition = -(-size_bytes // (partitions * RECORDS_PER_BATCH * VALUE_BYTES))
     failed: list[BaseException] = []
 
-    def settled(number: int, serial: int, batch: asyncio.Future[BatchReport]) -> None:
+    def on_batch(number: int, serial: int, batch: asyncio.Future[BatchReport]) -> None:
         error = batch.exception()
         if error is not None:
             failed.append(error)
@@ -39,7 +41,7 @@ async def fill(
                 values = [value_of(serial + step) for step in range(RECORDS_PER_BATCH)]
                 delivery = await producer.send_many(topic, values, partition=number)
                 (batch,) = delivery.batches
-                batch.add_done_callback(partial(settled, number, serial))
+                batch.add_done_callback(partial(on_batch, number, serial))
                 if failed:
                     raise failed[0]
         await producer.flush()
@@ -49,11 +51,11 @@ async def fill(
 
 
 class Load:
-    """Sends single records with acks=all, to each partition in turn, until it is cancelled or
-    stopped.
+    """Sends single records with acks=all, to each partition in turn, until it is stopped.
 
-    `latencies`: from when each was due to its acknowledgement.
-    `late`: from when it was due to when it was sent."""
+    - `latencies`: from the due time of each record to its acknowledgement.
+    - `late`: from the due time to the time when it was sent.
+    """
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, rate: float, ledger: Ledger
@@ -73,7 +75,7 @@ class Load:
         self._stopped = True
 
     async def run(self) -> None:
-        """Returns when it was stopped and every record has its outcome."""
+        """Sends records until it is stopped. Returns once every record has its outcome."""
         async with Producer(self._bootstrap, linger_ms=0) as producer:
             schedule = Schedule(self._rate, time.perf_counter())
             while not self._stopped:
@@ -91,9 +93,9 @@ class Load:
         except TidelogError as error:
             self._failed(due_s, error)
             return
-        delivery.add_done_callback(partial(self._settled, due_s, number, serial))
+        delivery.add_done_callback(partial(self._on_delivery, due_s, number, serial))
 
-    def _settled(
+    def _on_delivery(
         self, due_s: float, number: int, serial: int, delivery: asyncio.Future[Delivery]
     ) -> None:
         error = delivery.exception()

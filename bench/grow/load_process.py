@@ -1,5 +1,5 @@
-"""The load in a separate process, as clients are: other work of the bench, such as scraping all
-brokers, then adds nothing to the latency of the load."""
+"""The load in a separate process: other work of the bench, such as scraping all brokers, then adds
+nothing to its latency."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class LoadProcess:
         try:
             load: Load = await asyncio.to_thread(self._connection.recv)
         except (EOFError, ConnectionResetError):
-            raise RuntimeError("the process of the load died; it says why above") from None
+            raise RuntimeError(
+                "the process of the load died; its output above has the reason"
+            ) from None
         await asyncio.to_thread(self._process.join)
         return load
 

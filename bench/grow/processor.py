@@ -1,5 +1,4 @@
-"""The processor time of a cluster's parts: unlike a latency it is nearly independent of other load
-on the machine."""
+"""The processor time of a cluster's parts, which is nearly independent of other load."""
 
 from __future__ import annotations
 
@@ -14,14 +13,17 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 
 class ProcessorTime(NamedTuple):
-    """Seconds by part, and when they were read."""
+    """Processor seconds by part, and the time at which they were read."""
 
     at_s: float
     seconds: Mapping[str, float]
 
 
 def processor_time(cluster: LocalCluster) -> ProcessorTime:
-    """`load`: the process that sends the load, and this one, which polls the cluster."""
+    """Returns the processor time of each part.
+
+    `load` is the process that sends the load, and this one, which polls the cluster.
+    """
     parts = cluster.describe()
     pids: dict[str, list[int | None]] = {
         "brokers": [broker.pid for broker in parts.brokers],
@@ -37,8 +39,7 @@ def processor_time(cluster: LocalCluster) -> ProcessorTime:
 
 
 def cores(before: ProcessorTime, after: ProcessorTime) -> dict[str, float]:
-    """The average number of cores that each part kept busy; both readings are of the same
-    processes."""
+    """Returns the average number of cores that each part kept busy between two readings."""
     elapsed_s = after.at_s - before.at_s
     return {
         part: round((after.seconds[part] - before.seconds[part]) / elapsed_s, 3)

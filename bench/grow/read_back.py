@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.grow.ledger import Ledger
 from tidelog.client import Consumer
 
-# A topic without a new record for so long has ended: missing records are lost then.
+# Without a new record for this time, the missing records are lost.
 PATIENCE_MS = 60_000
 
 

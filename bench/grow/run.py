@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.grow.figures import WANTED_SPREAD, MoveFigures, RunFigures
+from bench.grow.figures import MAX_SPREAD, MoveFigures, RunFigures
 from bench.grow.holdings import (
     Holdings,
     copied,
@@ -51,10 +51,13 @@ READY_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`data_mb`: 10^6 bytes of records, before replication.
-    `rate`: produces per second.
-    `throttle_mb`: 10^6 bytes per second for each broker.
-    `quiet_s`: the time before anything is added."""
+    """The amount of work.
+
+    - `data_mb`: 10^6 bytes of records, before replication.
+    - `rate`: produce requests per second.
+    - `throttle_mb`: 10^6 bytes per second for each broker.
+    - `quiet_s`: the time before brokers are added.
+    """
 
     runs: int
     partitions: int
@@ -71,8 +74,8 @@ class Settings:
 FULL = Settings(runs=5, partitions=300, data_mb=3000, rate=100.0, throttle_mb=5.0, quiet_s=60.0)
 QUICK = Settings(runs=1, partitions=60, data_mb=120, rate=20.0, throttle_mb=4.0, quiet_s=15.0)
 
-# An operation, or with `dry_run` its plan.
-Ask = Callable[[Admin, bool], Awaitable[AcceptedOperation]]
+# Requests an operation, or with `dry_run` its plan.
+Request = Callable[[Admin, bool], Awaitable[AcceptedOperation]]
 
 
 async def run_once(directory: Path, settings: Settings, console: Console) -> RunFigures:
@@ -88,15 +91,18 @@ async def run_once(directory: Path, settings: Settings, console: Console) -> Run
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """`shown`: the plan, before the operation began.
-    `unelected`: before preferred leaders were elected by request, if they were."""
+    """An operation.
+
+    - `planned`: the plan, before the operation began.
+    - `unelected`: the state before preferred leaders were elected by request, if they were.
+    """
 
     begin_s: float
     end_s: float
     staying: Sequence[int]
     removed: Sequence[int]
-    shown: Plan
-    over: Operation
+    planned: Plan
+    ended: Operation
     samples: Sequence[Sample]
     processor: tuple[ProcessorTime, ProcessorTime]
     before: Holdings
@@ -158,7 +164,7 @@ class _Run:
         await self._admin.create_topic(
             TOPIC, settings.partitions, REPLICATION_FACTOR, timeout_ms=CREATION_TIMEOUT_MS
         )
-        await self._settled()
+        await self._until_idle()
         fill_s = await fill(
             self._cluster.bootstrap,
             TOPIC,
@@ -199,34 +205,33 @@ class _Run:
         return grow, shrink
 
     async def _stay_quiet(self, loading: asyncio.Task[Load]) -> None:
-        """Scrapes as often as during moves, so that the cost of measuring cancels out of the
-        ratio."""
+        """Scrapes as often as during moves, so that the cost of scraping is the same."""
         end_s = time.perf_counter() + self._settings.quiet_s
         while (left_s := end_s - time.perf_counter()) > 0:
             await self._sample()
             await self._pause(min(SAMPLE_S, left_s), loading)
 
     async def _pause(self, seconds: float, loading: asyncio.Task[Load]) -> None:
-        """Ends early if the load has died, and raises its error."""
+        """Waits. If the load has died, ends early and raises its error."""
         await asyncio.wait([loading], timeout=seconds)
         if loading.done():
             loading.result()
 
-    async def _move(self, what: str, ask: Ask, *, removed: Sequence[int]) -> _Moved:
-        everyone = self._cluster.broker_ids
-        staying = [broker for broker in everyone if broker not in removed]
-        before = await self._settled()
-        shown = (await ask(self._admin, True)).plan
-        _show_plan(what, shown, self._console)
+    async def _move(self, what: str, request: Request, *, removed: Sequence[int]) -> _Moved:
+        brokers = self._cluster.broker_ids
+        staying = [broker for broker in brokers if broker not in removed]
+        before = await self._until_idle()
+        planned = (await request(self._admin, True)).plan
+        _show_plan(what, planned, self._console)
         samples = [await self._sample()]
         processor = processor_time(self._cluster)
         begin_s = time.perf_counter()
-        begun = (await ask(self._admin, False)).operation
-        assert begun is not None, "it was no dry run"
-        most_bytes = _bytes_to_receive(shown, samples[0].brokers, before)
-        over = await self._until_over(begun.operation_id, most_bytes, samples)
+        begun = (await request(self._admin, False)).operation
+        assert begun is not None, "only a dry run has no operation"
+        most_bytes = _bytes_to_receive(planned, samples[0].brokers, before)
+        ended = await self._until_ended(begun.operation_id, most_bytes, samples)
         after = unelected = await self._with_balanced_leaders(staying, OWN_ELECTION_S)
-        if spread(unelected.leaders_by_broker(staying)) > WANTED_SPREAD:
+        if spread(unelected.leaders_by_broker(staying)) > MAX_SPREAD:
             await self._admin.elect_preferred_leaders()  # as an operator would
             after = await self._with_balanced_leaders(staying, SETTLE_TIMEOUT_S)
         end_s = time.perf_counter()
@@ -239,8 +244,8 @@ class _Run:
             end_s=end_s,
             staying=staying,
             removed=removed,
-            shown=shown,
-            over=over,
+            planned=planned,
+            ended=ended,
             samples=samples,
             processor=(processor, processor_time(self._cluster)),
             before=before,
@@ -249,7 +254,7 @@ class _Run:
         )
 
     def _figures_of(self, moved: _Moved, quiet_p99_ms: float) -> MoveFigures:
-        """Computed after the end of the load: requests that waited until then count, too."""
+        """Returns the values. The load must have ended: requests that waited until then count."""
         before, after, staying = moved.before, moved.after, moved.staying
         at_begin, at_end = moved.samples[0].brokers, moved.samples[-1].brokers
         if moved.removed:
@@ -266,20 +271,20 @@ class _Run:
         replicas = after.replicas_by_broker(staying)
         leaders = after.leaders_by_broker(staying)
         return MoveFigures(
-            operation=moved.over.operation_id,
+            operation=moved.ended.operation_id,
             duration_s=duration_s,
             samples=len(latencies),
             p50_ms=percentile(latencies, 0.5),
             p99_ms=p99_ms,
             longest_ms=latencies[-1],
             p99_ratio=p99_ms / quiet_p99_ms,
-            replicas_planned=moved.shown.replicas_added,
+            replicas_planned=moved.planned.replicas_added,
             replicas_moved=copied(before, after),
             replicas_minimum=fewest,
             bytes_moved=bytes_sent,
             bytes_received=bytes_received,
             bytes_minimum=least_bytes,
-            bytes_told=moved.over.progress.bytes_copied,
+            bytes_told=moved.ended.progress.bytes_copied,
             replicas_by_broker=replicas,
             leaders_by_broker=leaders,
             replica_spread=spread(replicas),
@@ -292,13 +297,15 @@ class _Run:
             cores=cores(*moved.processor),
         )
 
-    async def _until_over(
+    async def _until_ended(
         self, operation_id: str, most_bytes: float, samples: list[Sample]
     ) -> Operation:
         """Waits for the end of the operation, and adds samples.
 
-        `most_bytes`: that one broker may have to receive. Raises `RuntimeError` if the operation
-        failed, or did not end in time."""
+        - `most_bytes`: the most that one broker has to receive.
+
+        Raises `RuntimeError` if the operation failed, or did not end in time.
+        """
         limit_s = OPERATION_TIMEOUT_S + 2 * most_bytes / self._settings.throttle
         give_up_s = time.perf_counter() + limit_s
         while True:
@@ -310,7 +317,7 @@ class _Run:
                 raise RuntimeError(
                     f"operation {operation_id} is {operation.state} after {limit_s:.0f} s: "
                     f"{progress.moves_done} of {progress.moves} moves are done; "
-                    f"{operation.reason or 'it says no reason'}"
+                    f"{operation.reason or 'no reason is reported'}"
                 )
             self._cluster.check_alive()
             if time.perf_counter() >= samples[-1].at_s + SAMPLE_S:
@@ -321,13 +328,13 @@ class _Run:
         """Returns as soon as leaders are balanced, or when the time is up."""
         give_up_s = time.perf_counter() + timeout_s
         while True:
-            holdings = await self._settled()
-            is_balanced = spread(holdings.leaders_by_broker(brokers)) <= WANTED_SPREAD
+            holdings = await self._until_idle()
+            is_balanced = spread(holdings.leaders_by_broker(brokers)) <= MAX_SPREAD
             if is_balanced or time.perf_counter() > give_up_s:
                 return holdings
             await asyncio.sleep(POLL_S)
 
-    async def _settled(self) -> Holdings:
+    async def _until_idle(self) -> Holdings:
         """Returns once no partition moves, all are in sync, and each has a leader."""
         give_up_s = time.perf_counter() + SETTLE_TIMEOUT_S
         while True:
@@ -336,9 +343,9 @@ class _Run:
                 return found
             if time.perf_counter() > give_up_s:
                 raise RuntimeError(
-                    f"the cluster has not settled after {SETTLE_TIMEOUT_S:g} s: "
+                    f"the cluster is not idle after {SETTLE_TIMEOUT_S:g} s: "
                     + (
-                        "its topics are not described"
+                        "a topic is not described completely"
                         if found is None
                         else f"{found.moving} partitions move, {found.out_of_sync} replicas are "
                         "not in sync"
@@ -351,8 +358,10 @@ class _Run:
             found = holdings_of(await self._admin.list_topics(internal=True))
         except TidelogError:
             return None
-        is_whole = sum(name.topic == TOPIC for name in found.replicas) == self._settings.partitions
-        return found if is_whole and min(found.leaders.values()) >= 0 else None
+        is_complete = (
+            sum(name.topic == TOPIC for name in found.replicas) == self._settings.partitions
+        )
+        return found if is_complete and min(found.leaders.values()) >= 0 else None
 
     async def _sample(self) -> Sample:
         cluster = self._cluster

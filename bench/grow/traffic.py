@@ -20,7 +20,7 @@ THROTTLE_BURST_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The traffic of one broker, in bytes: received from producers, received from leaders and sent
+    """The traffic of one broker in bytes: received from producers, received from leaders, and sent
     to followers since its start; and the current size of its logs."""
 
     produced: float
@@ -30,14 +30,14 @@ class Traffic:
 
 
 class Sample(NamedTuple):
-    """All brokers at one time, in seconds of one monotonic clock."""
+    """The traffic of all brokers. `at_s`: in seconds of one monotonic clock."""
 
     at_s: float
     brokers: Mapping[int, Traffic]
 
 
 def parse_traffic(text: str) -> Traffic:
-    """Raises `ValueError` for the metrics of another service."""
+    """Parses metrics. Raises `ValueError` for those of another service."""
     flows = {flow: float(value) for flow, value in _BYTES.findall(text)}
     log_size = _LOG_SIZE.search(text)
     missing = {"produce", "replica_in", "replica_out"} - flows.keys()
@@ -47,8 +47,8 @@ def parse_traffic(text: str) -> Traffic:
 
 
 async def scrape(addresses: Mapping[int, str]) -> Sample:
-    """Scrapes one broker after the other, like Prometheus, which spreads its targets over an
-    interval: concurrent scrapes would keep every core busy and delay the measured requests."""
+    """Scrapes one broker after another. Prometheus distributes its targets over an interval, too:
+    concurrent scrapes would keep every core busy and delay the measured requests."""
     at_s = time.perf_counter()
     traffic = {}
     for broker, address in addresses.items():
@@ -59,11 +59,12 @@ async def scrape(addresses: Mapping[int, str]) -> Sample:
 def copied_bytes(
     before: Mapping[int, Traffic], after: Mapping[int, Traffic], replication_factor: int
 ) -> tuple[float, float]:
-    """The bytes that leaders sent and that followers received, beyond the followers' copies of
+    """Returns the bytes that leaders sent, and those that followers received, without the copies of
     produced data.
 
-    All topics have this factor. Data that were copied twice count twice; data for a follower that
-    had given up are in the former alone."""
+    All topics have this factor. Data that were copied twice count twice. Data for a follower that
+    had given up count only as sent.
+    """
     produced = sum(after[b].produced - before[b].produced for b in before)
     of_load = (replication_factor - 1) * produced
     sent = sum(after[b].replica_out - before[b].replica_out for b in before)
@@ -75,7 +76,8 @@ def peaks(samples: Sequence[Sample], throttle: int) -> tuple[float, float]:
     """Returns two maxima over all intervals between samples.
 
     The first is the highest rate at which a broker received, in bytes per second. The second is the
-    ratio of that to what the throttle and the load allow: at most the whole load."""
+    ratio of received bytes to those that the throttle and the load allow: at most the entire load.
+    """
     fastest = most = 0.0
     for earlier, later in pairwise(samples):
         seconds = later.at_s - earlier.at_s

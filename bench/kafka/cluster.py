@@ -31,7 +31,7 @@ _LOGGING = ("-Dlog4j2.level=WARN",)
 
 
 class KafkaError(Exception):
-    """`str(error)` has the end of the output."""
+    """Kafka failed; `str(error)` has the end of its output."""
 
 
 class KafkaCluster:
@@ -86,7 +86,7 @@ class KafkaCluster:
                 raise KafkaError(f"Kafka could not format {data}:\n{output}")
         for process in self._processes:
             process.start()
-        await self._until("its brokers do not answer", "--list")
+        await self._until("Kafka's brokers do not answer", "--list")
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         await self._until(
@@ -110,7 +110,7 @@ class KafkaCluster:
     async def stop(self) -> None:
         await asyncio.gather(*(process.stop() for process in self._processes))
 
-    async def _until(self, otherwise: str, *arguments: str, silent: bool = False) -> None:
+    async def _until(self, problem: str, *arguments: str, silent: bool = False) -> None:
         """Waits until the topic tool prints its expected output, or with `silent` nothing."""
         arguments_of_tool = ("--bootstrap-server", self.bootstrap, *arguments)
         deadline = time.monotonic() + READY_S
@@ -124,11 +124,11 @@ class KafkaCluster:
             if status == 0 and not (silent and output.strip()):
                 return
             if time.monotonic() > deadline:
-                raise KafkaError(f"Kafka was given {READY_S:.0f} s, and {otherwise}:\n{output}")
+                raise KafkaError(f"{problem} after {READY_S:.0f} s:\n{output}")
             await asyncio.sleep(_PAUSE_S)
 
     async def tool(self, name: str, *arguments: str) -> tuple[int, str]:
-        """Exit status and output."""
+        """Runs a tool. Returns its exit status and output."""
         process = await asyncio.create_subprocess_exec(
             "java",
             "-Xmx512m",  # as its own scripts start tools

@@ -12,17 +12,18 @@ _TIMEOUT_S = 900
 
 
 class MavenError(Exception):
-    """`str(error)` says what is missing, and how to fix it."""
+    """Jars cannot be resolved; `str(error)` says what is missing, and how to fix it."""
 
 
 def jars(pom: Path, directory: Path) -> list[Path]:
-    """The named jars and their dependencies; each stays in Maven's repository.
+    """Returns the jars of a POM and their dependencies, which stay in Maven's repository.
 
-    Writes a file into the directory."""
+    Writes a file into the directory. Raises `MavenError`.
+    """
     program = shutil.which("mvn")
     if program is None:
         raise MavenError(
-            "Maven is not installed, and Kafka comes by it: install it (on Debian: apt-get install "
+            "Maven is not installed, which downloads Kafka: install it (on Debian: apt-get install "
             "maven), and let it reach Maven Central or a mirror that its settings.xml names"
         )
     listed = directory / f"{pom.stem}.classpath"
@@ -50,6 +51,6 @@ def jars(pom: Path, directory: Path) -> list[Path]:
 
 
 def version(artifact: str, of: Sequence[Path]) -> str:
-    """The version of a jar among them."""
+    """Returns the version of a jar."""
     (found,) = (jar for jar in of if jar.parent.parent.name == artifact)
     return found.parent.name

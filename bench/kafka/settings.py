@@ -39,7 +39,7 @@ COMMON: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Broker and controller in one process, on this machine."""
+    """A broker and controller in one process, on this machine."""
 
     id: int
     port: int

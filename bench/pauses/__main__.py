@@ -1,21 +1,20 @@
 """`make bench-pauses` (`python -m bench.pauses`): the longest pause of a service's event loop under
 the largest and the most expensive request of every RPC and of the gateway, and of a consumer's loop
-while it decodes the most expensive batches, in milliseconds: the median of five rounds.
+while it decodes the most expensive batches. Each value is the median of five rounds.
 
 Exit status 1: a service's own pause is longer than 50 ms, or a request that must be valid was
 rejected. If a request keeps all services of this machine busy, a pause includes the time that a
-service waits for a processor; an own pause excludes it. Written to out/pauses.json:
-`longest_own_pause_ms`, `longest_pause_ms`, and `pauses`, one for each request, with `own_median_ms`
-and `median_ms`. Measure on an idle machine."""
+service waits for a processor; an own pause excludes it. Measure on an idle machine."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -53,6 +52,35 @@ async def run(directory: Path, rounds: int) -> list[Pause]:
     return pauses
 
 
+def content(pauses: Sequence[Pause], rounds: int) -> dict[str, Any]:
+    """Returns the keys of the file.
+
+    - `commit`: the measured code, with a + if files differed.
+    - `rounds`: how often each request was sent.
+    - `longest_own_pause_ms`: the longest pause of an event loop, without the time in which other
+      processes had the processor.
+    - `longest_pause_ms`: the same including that time.
+    - `pauses`: for each request, its `service`, the `case`, the medians `own_median_ms` and
+      `median_ms` of its pauses, and the `answer`.
+    """
+    return {
+        "commit": report.commit(),
+        "rounds": rounds,
+        "longest_own_pause_ms": round(max(p.own_median_ms for p in pauses), 1),
+        "longest_pause_ms": round(max(p.median_ms for p in pauses), 1),
+        "pauses": [
+            {
+                "service": pause.service,
+                "case": pause.case,
+                "median_ms": round(pause.median_ms, 1),
+                "own_median_ms": round(pause.own_median_ms, 1),
+                "answer": pause.answer,
+            }
+            for pause in pauses
+        ],
+    }
+
+
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.pauses", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="of each request; default: 5")
@@ -62,29 +90,8 @@ def main(argv: list[str]) -> int:
         pauses = uvloop.run(run(directory, rounds))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+    report.write_json(OUT, content(pauses, rounds))
     longest = max(pauses, key=lambda pause: pause.own_median_ms)
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(
-        json.dumps(
-            {
-                "commit": report.commit(),
-                "rounds": rounds,
-                "longest_own_pause_ms": round(longest.own_median_ms, 1),
-                "longest_pause_ms": round(max(p.median_ms for p in pauses), 1),
-                "pauses": [
-                    {
-                        "service": pause.service,
-                        "case": pause.case,
-                        "median_ms": round(pause.median_ms, 1),
-                        "own_median_ms": round(pause.own_median_ms, 1),
-                        "answer": pause.answer,
-                    }
-                    for pause in pauses
-                ],
-            },
-            indent=2,
-        )
-    )
     sys.stdout.write(
         f"Longest: {longest.own_median_ms:.1f} ms, {longest.service}, {longest.case}; "
         f"written: {OUT}\n"

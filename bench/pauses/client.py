@@ -23,7 +23,7 @@ _TICK_S = 0.001
 
 
 class Ticks:
-    """`longest_s`: the delay of the latest tick."""
+    """Ticks of an event loop. `longest_s`: the longest delay of one."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -45,7 +45,7 @@ class Ticks:
 
 
 def small_records(codec: Codec) -> Batch:
-    """As many as a batch may have by default, 16 MiB after decompression."""
+    """Returns as many records as a batch may have by default, 16 MiB after decompression."""
     values = [b"%0160d" % number for number in range(_RECORDS)]
     return encode(values, [b"k"] * _RECORDS, timestamps_ms=requests.now_ms(), codec=codec)
 
@@ -62,8 +62,8 @@ BATCHES: dict[str, Callable[[], Batch]] = {
 async def of_consumer(cluster: LocalCluster, rounds: int) -> AsyncIterator[Pause]:
     """Measures each batch, in a topic that has large ones.
 
-    Without collections of what this process held before: they last 30 to 60 ms here, and in an
-    application as long as its own objects make them."""
+    Objects that this process held before are excluded from garbage collection: a collection takes
+    30 to 60 ms here, and in an application as long as its own objects make it."""
     gc.collect()
     gc.freeze()
     try:

@@ -1,8 +1,7 @@
-"""Requests that must be rejected, each with its expected error; their cost up to the rejection is
+"""Requests that must be rejected, each with its expected error. Their cost up to the rejection is
 measured, too.
 
-All other requests must be valid: one that is rejected costs too little, and is not what was to be
-measured."""
+All other requests must be valid: the cost of a rejected request says nothing about a valid one."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from bench.pauses.run import REJECTED, Pause
 
-# For requests that need knowledge of the cluster to be valid. Valid ones of the same RPCs are in
+# Requests that would need knowledge of the cluster to be valid. Valid ones of the same RPCs are in
 # `requests.EXPENSIVE` and in `operations`.
 _GENERATED: Mapping[str, tuple[str, ...]] = {
     "CORRUPT_BATCH": ("Produce",),
@@ -27,8 +26,8 @@ _GENERATED: Mapping[str, tuple[str, ...]] = {
     ),
     "UNKNOWN_OPERATION": ("DescribeOperation", "CancelOperation", "ReverseOperation"),
 }
-# For another incarnation of the broker, or another controller: a valid one would change the cluster
-# without its controller. The controller sends valid ones while `operations` runs.
+# Commands for another incarnation of the broker, or from another controller: a valid one would
+# change the cluster without its controller, which sends valid ones while `operations` runs.
 _FENCED = ("LeaderAndIsr", "StopReplica", "DescribeReplicas")
 _HOSTILE = (
     "Produce: 40 million empty records",
@@ -51,8 +50,8 @@ EXPECTED: Mapping[str, str] = {
 
 
 def unexpected(pauses: Iterable[Pause]) -> list[str]:
-    """The requests that were rejected and meant to be valid, were rejected for another reason, or
-    were not rejected as expected."""
+    """Returns the requests that were rejected unexpectedly or for another reason, and those that
+    were expected to be rejected and were not."""
     wrong = []
     for pause in pauses:
         expected = EXPECTED.get(pause.case)

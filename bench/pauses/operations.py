@@ -34,14 +34,17 @@ _RESTORE = "ReverseOperation: of the removal"
 _ENDED = (pb.OPERATION_STATE_DONE, pb.OPERATION_STATE_CANCELLED, pb.OPERATION_STATE_FAILED)
 PLANNED_PARTITIONS = 80_000
 # Slow by design: leaderships are transferred one after the other.
-_GOES_ON = "ERROR_CODE_REQUEST_TIMED_OUT"
+_CONTINUES = "ERROR_CODE_REQUEST_TIMED_OUT"
 # An operation that copies nothing may be done before it is cancelled.
 _ENDED_BEFORE = "ERROR_CODE_OPERATION_ENDED"
 
 
 class Step(NamedTuple):
-    """`ends`: the operation whose end is awaited afterwards, unmeasured.
-    `allowed`: the error that says that the operation continues, or has ended."""
+    """A request that changes the cluster.
+
+    - `ends`: the operation whose end is awaited afterwards, unmeasured.
+    - `allowed`: the error that means that the operation continues, or has ended.
+    """
 
     name: str
     rpc: str
@@ -59,10 +62,11 @@ class Step(NamedTuple):
 
 
 def steps(round_number: int, partitions: int, by_hand: int = MOST_ASSIGNED) -> Iterator[Step]:
-    """The steps in order.
+    """Yields the steps in order.
 
-    `partitions`: of the widest topic.
-    `by_hand`: the partitions that are placed on broker 1 and moved to broker 2."""
+    - `partitions`: the number of partitions of the widest topic.
+    - `by_hand`: the number of partitions that are placed on broker 1 and moved to broker 2.
+    """
     wide, hand, both = (f"pauses-{kind}-{round_number}" for kind in ("most", "hand", "both"))
     yield from _creations(wide, hand, both, partitions, by_hand)
     yield from _leaders(both, by_hand)
@@ -120,21 +124,23 @@ def _creations(wide: str, hand: str, both: str, partitions: int, by_hand: int) -
     recovery = pb.RecoverPartitionsRequest(
         topic=wide, partitions=numbers, timeout_ms=LEADERS_TIMEOUT_MS
     )
-    yield Step(f"RecoverPartitions: {by_hand:,}", "RecoverPartitions", recovery, allowed=_GOES_ON)
+    yield Step(f"RecoverPartitions: {by_hand:,}", "RecoverPartitions", recovery, allowed=_CONTINUES)
 
 
 def _leaders(topic: str, partitions: int) -> Iterator[Step]:
     moves = [pb.LeaderMove(topic=topic, partition=n, leader=1) for n in range(partitions)]
     request = pb.MoveLeadersRequest(moves=moves, timeout_ms=LEADERS_TIMEOUT_MS)
-    yield Step(f"MoveLeaders: {partitions:,} to broker 1", "MoveLeaders", request, allowed=_GOES_ON)
+    yield Step(
+        f"MoveLeaders: {partitions:,} to broker 1", "MoveLeaders", request, allowed=_CONTINUES
+    )
     election = pb.ElectPreferredLeadersRequest(timeout_ms=LEADERS_TIMEOUT_MS)
-    yield Step("ElectPreferredLeaders: all", "ElectPreferredLeaders", election, allowed=_GOES_ON)
+    yield Step("ElectPreferredLeaders: all", "ElectPreferredLeaders", election, allowed=_CONTINUES)
     for maintenance in (True, False):
         change = pb.SetMaintenanceRequest(
             broker_ids=[2], maintenance=maintenance, timeout_ms=LEADERS_TIMEOUT_MS
         )
         name = f"SetMaintenance: {'begin' if maintenance else 'end'}"
-        yield Step(name, "SetMaintenance", change, allowed=_GOES_ON)
+        yield Step(name, "SetMaintenance", change, allowed=_CONTINUES)
 
 
 def _throttles() -> Iterator[Step]:
@@ -224,7 +230,7 @@ class Findings:
 async def measuring(
     cluster: LocalCluster, settled_s: float
 ) -> AsyncIterator[tuple[grpc.aio.Channel, Findings]]:
-    """With a channel to the active controller."""
+    """Yields a channel to the active controller, and the measurements."""
     _, controller = await addresses_of(cluster)
     active = await cluster.active_controller()
     assert active is not None
@@ -250,7 +256,7 @@ async def of_operations(
     by_hand: int = MOST_ASSIGNED,
     settled_s: float = SETTLED_S,
 ) -> AsyncIterator[Pause]:
-    """Measures a cluster that can lose broker 2. Returns a pause for each step and service."""
+    """Measures a cluster that can lose broker 2. Yields a pause for each step and service."""
     async with measuring(cluster, settled_s) as (channel, findings):
         for number in range(rounds):
             for step in steps(number, partitions, by_hand):

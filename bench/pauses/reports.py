@@ -1,4 +1,4 @@
-"""The delays of the services' event loops, as they report them themselves."""
+"""The delays of the services' event loops, as the services report them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ _IN_SERVICES = Path(__file__).parent / "in_services"
 
 
 class Reports:
-    """The delays of one service's event loop: when it should have run, how much later it did, and
-    for how long of that it had no processor (seconds)."""
+    """The delays of one service's event loop, as `in_services/sitecustomize.py` writes them."""
 
     def __init__(self) -> None:
         self.delays: list[tuple[float, float, float]] = []
-        self.came = asyncio.Event()
+        self.arrived = asyncio.Event()
 
     async def longest_s(self, since: float) -> tuple[float, float]:
-        """The longest delay that ended since then, once the loop runs; with and without the time in
-        which other processes had the processor."""
+        """Returns the longest delay that ended since then, once the loop runs: with and without the
+        time in which other processes had the processor."""
         await self.next()
         delays = [delay for delay in self.delays if delay[0] + delay[1] >= since]
         longest = max((late for _, late, _ in delays), default=0.0)
         return longest, max((late - waited for _, late, waited in delays), default=0.0)
 
     async def next(self) -> None:
-        self.came.clear()
-        await self.came.wait()
+        self.arrived.clear()
+        await self.arrived.wait()
 
 
 @contextmanager
@@ -70,4 +69,4 @@ async def _read(lines: asyncio.StreamReader, reports: Reports) -> None:
     async for line in lines:
         due, late, waited = map(float, line.split())
         reports.delays.append((due, late, waited))
-        reports.came.set()
+        reports.arrived.set()

@@ -52,9 +52,9 @@ SMALL_TOPIC, WIDE_TOPIC, LARGE_TOPIC = "pauses", "pauses-wide", "pauses-large"
 WIDE_PARTITIONS = 1_000
 LARGE_BATCH_BYTES = 16 << 20
 _DECODED_BYTES = 64 << 20
-# These requests would need ids that only the cluster knows. A change of the wide topic is rejected
-# for its topic id, so that the topic stays: `operations` makes the changes.
-_UNSAID = {
+# Fields with ids that only the cluster knows. A change of the wide topic is rejected for its topic
+# id, so that the topic stays: `operations` makes the changes.
+_LEFT_UNSET = {
     "tidelog/v1/broker.proto": frozenset({"topic_id"}),
     "tidelog/v1/admin.proto": frozenset({"page_token"}),
 }
@@ -64,7 +64,7 @@ _NESTED_ENTRIES = 3
 
 
 class Case(NamedTuple):
-    """`method`: `/package.Service/Method`. A stream of requests consists of this one."""
+    """A request. `method`: `/package.Service/Method`. A stream of requests consists of this one."""
 
     name: str
     method: str
@@ -78,7 +78,7 @@ def rpcs_of(modules: Iterable[ModuleType]) -> Iterator[MethodDescriptor]:
 
 
 def all_rpcs() -> list[MethodDescriptor]:
-    """The RPCs of all services, standard ones included, as the generated modules describe them."""
+    """Returns the RPCs of all services, including standard ones, from the generated modules."""
     names = sorted(m.name for m in iter_modules(v1.__path__) if m.name.endswith("_pb2"))
     own = (import_module(f"{v1.__name__}.{name}") for name in names)
     return [rpc for rpc in rpcs_of((*own, *_STANDARD)) if method_name(rpc) not in _NOT_SERVED]
@@ -110,7 +110,7 @@ def cases(rpcs: Iterable[MethodDescriptor]) -> Iterator[Case]:
 
 
 def largest(rpc: MethodDescriptor) -> Any:
-    """A request with as many entries as its limits and its bytes allow."""
+    """Returns a request with as many entries as its limits and its bytes allow."""
     made: Any = GetMessageClass(rpc.input_type)()
     fields = list(rpc.input_type.fields)
     repeated = [field for field in fields if field.is_repeated and field.containing_oneof is None]
@@ -126,11 +126,13 @@ def largest(rpc: MethodDescriptor) -> Any:
 
 
 def empty_entries(rpc: MethodDescriptor, total: int | None = None) -> Any:
-    """A request with empty entries: two bytes each on the wire, and an object and a lookup in the
-    service.
+    """Returns a request with empty entries: two bytes each on the wire, and an object and a lookup
+    in the service.
 
-    Each list has as many entries as it may have; as many of them as fit have full lists themselves.
-    `total`: of all lists together; None: as many as the request may have."""
+    Each list has its maximum number of entries; as many of them as fit have full lists themselves.
+
+    - `total`: the number of entries of all lists together; None: the maximum of the request.
+    """
     made: Any = GetMessageClass(rpc.input_type)()
     total = total or total_entries_limit(rpc.input_type.full_name)
     lists = [f for f in rpc.input_type.fields if f.is_repeated and f.message_type is not None]
@@ -149,7 +151,7 @@ def empty_entries(rpc: MethodDescriptor, total: int | None = None) -> Any:
 
 
 def _fill_with_empty(message: Any) -> int:
-    """Fills each of its lists, at any depth. Returns the number of entries."""
+    """Fills each list of the message, at any depth. Returns the number of entries."""
     count = 0
     for field in message.DESCRIPTOR.fields:
         limit = entries_limit(field.full_name)
@@ -247,7 +249,7 @@ def _set(message: Any, field: FieldDescriptor, depth: int = 2) -> None:
             _set_all(getattr(message, field.name), depth - 1)
     elif field.name == "topic":
         message.topic = WIDE_TOPIC
-    elif field.name in _UNSAID.get(message.DESCRIPTOR.file.name, ()):
+    elif field.name in _LEFT_UNSET.get(message.DESCRIPTOR.file.name, ()):
         return
     elif field.type not in (FieldDescriptor.TYPE_ENUM, FieldDescriptor.TYPE_BOOL):
         setattr(message, field.name, _scalar(field))
@@ -279,7 +281,7 @@ def now_ms() -> int:
 
 
 def empty_records(count: int, stated: int | None = None) -> Batch:
-    """`stated`: the count in the header."""
+    """Returns a batch of empty records. `stated`: the count in the header."""
     plain = b"\x22" + encode_varint(count) + bytes(count)
     return new_batch(
         compress(Codec.ZSTD, plain),
@@ -297,13 +299,13 @@ def many_headers() -> Batch:
 
 
 def small_headers(codec: Codec) -> Batch:
-    """As many as a batch may have that looks cheap to decode by its bytes."""
+    """Returns as many headers as a batch may have that its size marks as cheap to decode."""
     headers = {index: [("", b"")] * 1_000 for index in range(50)}
     return encode([b"v"] * 50, timestamps_ms=now_ms(), headers=headers, codec=codec)
 
 
 def understated() -> Batch:
-    """64 MiB of gzip whose frame states a size of 100 bytes."""
+    """Returns 64 MiB of gzip whose frame states a size of 100 bytes."""
     sound = zeros(Codec.GZIP)
     lying = sound.records[:-4] + (100).to_bytes(4, "little")
     return new_batch(
@@ -322,7 +324,7 @@ def most_records(codec: Codec = Codec.NONE) -> Batch:
 
 
 def zeros(codec: Codec) -> Batch:
-    """As much as a batch may have after decompression."""
+    """Returns as many bytes as a batch may have after decompression."""
     return encode([bytes(_DECODED_BYTES - 1_024)], timestamps_ms=now_ms(), codec=codec)
 
 
@@ -376,7 +378,7 @@ def all_partitions() -> range:
 
 
 def elect_all(times: int) -> Any:
-    """One topic that is named repeatedly, with all of its partitions."""
+    """Returns a request that names one topic repeatedly, with all of its partitions."""
     selectors = [admin_pb2.PartitionSelector(topic=WIDE_TOPIC) for _ in range(times)]
     return admin_pb2.ElectPreferredLeadersRequest(partitions=selectors, timeout_ms=1_000)
 
@@ -410,7 +412,7 @@ def unknown_service() -> Any:
 
 
 def description() -> Any:
-    """Of a large file that brokers and controllers have."""
+    """Returns a request for a large file that brokers and controllers have."""
     return reflection_pb2.ServerReflectionRequest(file_by_filename="tidelog/v1/inspect.proto")
 
 

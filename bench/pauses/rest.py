@@ -29,9 +29,12 @@ _STREAMS = ("/v1/events/stream",)
 
 
 class RestCase(NamedTuple):
-    """`in_chunks`: each byte of the body is a separate chunk.
-    `ends`: the operation whose end is awaited afterwards, unmeasured.
-    `allowed`: the type of an error that is no rejection."""
+    """A request to the gateway.
+
+    - `in_chunks`: each byte of the body is a separate chunk.
+    - `ends`: the operation whose end is awaited afterwards, unmeasured.
+    - `allowed`: the type of an error that is not a rejection.
+    """
 
     path: str
     body: bytes | None = None
@@ -51,9 +54,9 @@ class RestCase(NamedTuple):
         return self.method or ("GET" if self.body is None else "POST")
 
     def verdict(self, status: int, body: bytes) -> str:
-        said = "" if status < HTTPStatus.BAD_REQUEST else body.decode(errors="replace")
-        is_allowed = self.allowed and f"urn:tidelog:error:{self.allowed}" in said
-        return f"{REJECTED}{status} {said[:200]}" if said and not is_allowed else str(status)
+        problem = "" if status < HTTPStatus.BAD_REQUEST else body.decode(errors="replace")
+        is_allowed = self.allowed and f"urn:tidelog:error:{self.allowed}" in problem
+        return f"{REJECTED}{status} {problem[:200]}" if problem and not is_allowed else str(status)
 
 
 def json_body(body: object) -> bytes:
@@ -61,7 +64,7 @@ def json_body(body: object) -> bytes:
 
 
 def reads(openapi: dict[str, Any]) -> Iterator[RestCase]:
-    """Every readable path, with the largest page."""
+    """Yields every readable path, with the largest page."""
     for path, methods in openapi["paths"].items():
         described = methods.get("get")
         # Requests for one operation are in `rest_operations`.
@@ -104,7 +107,7 @@ def writes() -> Iterator[RestCase]:
         [{"value": "\u1234" * (_BODY_BYTES // 6)}],
     ):
         yield RestCase(to_small, json.dumps({"records": records}).encode())
-    # As many as are received at once.
+    # As many chunks as are received at once.
     chunked = json.dumps({"records": [{"value": "x" * _CHUNKS}]}).encode()
     yield RestCase(to_small, chunked, in_chunks=True)
     moves = [

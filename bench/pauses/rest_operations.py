@@ -35,9 +35,9 @@ def _leaders(topic: str, partitions: int) -> Iterator[RestCase]:
     yield _case("POST", "/v1/leaders/move?timeout_ms=1000", {"moves": moves})
     yield _case("POST", "/v1/leaders/elect-preferred?timeout_ms=1000", {})
     for maintenance in (True, False):
-        wanted: dict[str, Any] = {"maintenance": maintenance}
-        yield _case("PUT", "/v1/brokers/2/maintenance?timeout_ms=1000", wanted)
-        of_several = {**wanted, "broker_ids": [2]}
+        change: dict[str, Any] = {"maintenance": maintenance}
+        yield _case("PUT", "/v1/brokers/2/maintenance?timeout_ms=1000", change)
+        of_several = {**change, "broker_ids": [2]}
         yield _case("PUT", "/v1/brokers/maintenance?timeout_ms=1000", of_several)
     recovered = {"topic": topic, "partitions": list(range(partitions)), "confirm": topic}
     yield _case("POST", "/v1/recovery?timeout_ms=1000", recovered)
@@ -86,7 +86,7 @@ async def of_gateway_changes(
     partitions: int = MOST_ASSIGNED,
     settled_s: float = SETTLED_S,
 ) -> AsyncIterator[Pause]:
-    """Measures a cluster that can lose broker 3; returns a pause for each route and service."""
+    """Measures a cluster that can lose broker 3. Yields a pause for each route and service."""
     url = f"http://{cluster.gateway_address}"
     async with measuring(cluster, settled_s) as (channel, findings):
         for number in range(rounds):

@@ -36,10 +36,13 @@ REJECTED = "rejected: "
 
 
 class Pause(NamedTuple):
-    """`seconds`: the longest pause of each round.
-    `answer`: how the request ended.
-    `own_seconds`: without the time in which the service had no processor, for requests that keep
-    all services of one machine busy; empty: not measured."""
+    """The pauses of a service during one case.
+
+    - `seconds`: the longest pause of each round.
+    - `answer`: the outcome of the request.
+    - `own_seconds`: the same without the time in which the service had no processor, for requests
+      that keep all services of one machine busy; empty: not measured.
+    """
 
     service: str
     case: str
@@ -66,7 +69,7 @@ def _median(seconds: Sequence[float]) -> float:
 
 
 async def make_topics(bootstrap: str) -> None:
-    """All on broker 1, which is measured."""
+    """Creates the topics on broker 1, which is measured."""
     async with Admin(bootstrap) as admin:
         await admin.create_topic(requests.SMALL_TOPIC, assignment=[[1]])
         await admin.create_topic(
@@ -82,10 +85,11 @@ async def measured(
     rounds: int,
     enough_ms: float,
 ) -> AsyncIterator[Pause]:
-    """Yields a pause for each case, which has a name and a function that sends it, as soon as it is
-    measured.
+    """Yields the pause of each case as soon as it is measured.
 
-    A pause that is no longer than `enough_ms` is the last of its case."""
+    - `requests_of_cases`: names of cases, and functions that send their requests.
+    - `enough_ms`: a pause that is not longer than this is the last of its case.
+    """
     async with reports_of(process) as reports:
         for name, ask in requests_of_cases:
             answer, found = "", []
@@ -119,7 +123,7 @@ async def answer_of(channel: grpc.aio.Channel, case: Case) -> str:
 
 
 def rejection(answer: Any) -> str:
-    """The first error in an answer or in one of its entries; empty: there is none."""
+    """Returns the first error in an answer or in one of its entries; empty: none."""
     for field, value in answer.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:
             continue
@@ -151,13 +155,13 @@ def _rpc(method: str) -> Any:
     for rpc in requests.all_rpcs():
         if requests.method_name(rpc) == method:
             return rpc
-    raise AssertionError(f"{method} is of no service")
+    raise AssertionError(f"no service has the method {method}")
 
 
 async def of_cluster(
     cluster: LocalCluster, rounds: int, enough_ms: float = 0
 ) -> AsyncIterator[Pause]:
-    """Measures its first broker, and its active controller."""
+    """Measures the first broker and the active controller."""
     await make_topics(cluster.bootstrap)
     broker, controller = await addresses_of(cluster)
     active = await cluster.active_controller()

@@ -1,10 +1,10 @@
 """`make bench-peers` (`python -m bench.peers`): the same work on Tidelog, on Apache Kafka (three
 brokers without ZooKeeper, by its own tools and by confluent-kafka) and on NATS JetStream (three
-servers, three replicas), on this machine, in turn. With `--quick` (`make bench-peers QUICK=1`)
-once, and too short for reliable results.
+servers, three replicas), on this machine, in turn. `--quick` (`make bench-peers QUICK=1`) runs
+once, for a time that is too short for reliable results.
 
 Needs Java 17, Maven, which downloads Kafka, and nats-server. Exit status 1: a bound is missed; 2:
-the measurement failed. `bench/peers/results.py` documents the file that is written."""
+the measurement failed."""
 
 from __future__ import annotations
 
@@ -34,26 +34,21 @@ def main(argv: Sequence[str]) -> int:
     form, settings = options.parse("python -m bench.peers", __doc__, FULL, QUICK, argv)
     console = Console()
 
-    def say(text: str) -> None:
+    def print_line(text: str) -> None:
         console.print(f"  {escape(text)}", highlight=False)
 
     directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-peers-"))
     try:
-        found = uvloop.run(run(directory, settings, say))
+        found = uvloop.run(run(directory, settings, print_line))
     except (ClusterError, MavenError, KafkaError, NatsError, ToolError, WorkerError) as error:
         console.print(f"[red]Not measured:[/] {escape(str(error))}", highlight=False)
         return 2
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     content = results.content(form, settings, *found)
-    path = results.write(Path("out"), content)
+    path = report.write_form(Path("out"), "bench-peers", content)
     verdicts = results.verdicts(settings, found.done, found.ceilings)
-    report.show(verdicts, console, title=f"Tidelog beside its peers ({form}; medians)")
-    console.print(f"Written: {path}", highlight=False)
-    missed = report.not_met(verdicts)
-    if missed:
-        console.print(f"[red]Not met:[/] {'; '.join(missed)}", highlight=False)
-    return 1 if missed else 0
+    return report.finish(verdicts, console, f"Tidelog and its peers ({form}; medians)", path)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,10 @@ _GIVE_UP_S = 60.0
 
 
 def producer_settings(acks: Acks, linger_ms: int) -> dict[str, str]:
-    """Batches and acks as Tidelog's; idempotent if possible, like Tidelog's producer.
+    """Returns the batch size and acks of Tidelog's producer; idempotent if possible, like it.
 
-    Other settings are defaults, except that its buffer has the same bound."""
+    Other settings are defaults.
+    """
     return {
         "acks": "all" if acks is Acks.ALL else "1",
         "enable.idempotence": str(acks is Acks.ALL).lower(),
@@ -41,7 +42,7 @@ async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Pro
     batch = values(case.record_bytes, case.records_per_batch)
     failed = sent = 0
 
-    def settled(*_: object) -> None:
+    def on_failure(*_: object) -> None:
         nonlocal failed
         failed += 1
 
@@ -53,7 +54,7 @@ async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Pro
     while time.perf_counter() < end:
         number = sent // len(batch) % case.partitions
         for value in batch:
-            _send(producer, topic, value, number, settled)
+            _send(producer, topic, value, number, on_failure)
         producer.poll(0)
         sent += len(batch)
     lost = producer.flush(_FLUSH_S)
@@ -63,7 +64,10 @@ async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Pro
 
 
 async def fill(bootstrap: str, topic: str, case: Case, size: int) -> int:
-    """Writes records of `size` bytes in all or a little more. Raises `KafkaException`."""
+    """Writes records of at least `size` bytes in total. Returns their number.
+
+    Raises `KafkaException`.
+    """
     value = values(case.record_bytes, 1)[0]
     count = -(-size // case.record_bytes)
     failures: list[object] = []

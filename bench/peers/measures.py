@@ -1,4 +1,4 @@
-"""How each piece of work is done by each peer."""
+"""The pieces of work, as each peer does them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NamedTuple
 from bench.kafka.cluster import KafkaCluster
 from bench.peers import kafka_clients, kafka_tools, nats_clients
 from bench.peers.kafka_tools import ToolError
-from bench.peers.names import (
+from bench.peers.nats_cluster import NatsCluster
+from bench.peers.settings import (
     BATCHES,
     KAFKA,
     KAFKA_TOOLS,
@@ -22,10 +23,9 @@ from bench.peers.names import (
     TIDELOG,
     TO_CONSUMER,
     Figures,
+    Settings,
 )
-from bench.peers.nats_cluster import NatsCluster
-from bench.peers.settings import Settings
-from bench.percentiles import told
+from bench.percentiles import percentiles
 from bench.suite import consumers, producers
 from bench.suite.bed import Bed
 from bench.suite.consumers import Read, observe
@@ -45,8 +45,8 @@ class Work(NamedTuple):
 
 
 class Peers:
-    """Three clusters that all run, and one process for clients, which does one piece of work after
-    the other."""
+    """Three clusters that run at the same time, and one process for clients, which does the pieces
+    of work in turn."""
 
     def __init__(
         self, bed: Bed, kafka: KafkaCluster, nats: NatsCluster, worker: Worker, settings: Settings
@@ -134,7 +134,7 @@ class Peers:
             )
 
         async def tool() -> Figures:
-            said = await self._tool(
+            output = await self._tool(
                 kafka_tools.PRODUCER,
                 kafka_tools.producing(
                     self._kafka.bootstrap,
@@ -145,7 +145,7 @@ class Peers:
                     self._settings.tool_warm_up,
                 ),
             )
-            return {SPEED: kafka_tools.records_per_second(said)}
+            return {SPEED: kafka_tools.records_per_second(output)}
 
         return {TIDELOG: tidelog, KAFKA: kafka, KAFKA_TOOLS: tool}
 
@@ -160,7 +160,7 @@ class Peers:
 
     async def _tidelog_one_in_flight(self) -> Figures:
         async with self._bed.topic(USUAL.partitions) as topic:
-            return told(
+            return percentiles(
                 await self._worker.call(
                     producers.one_in_flight,
                     self._bed.bootstrap,
@@ -172,7 +172,7 @@ class Peers:
             )
 
     async def _kafka_one_in_flight(self) -> Figures:
-        return told(
+        return percentiles(
             await self._worker.call(
                 kafka_clients.one_in_flight,
                 self._kafka.bootstrap,
@@ -183,7 +183,7 @@ class Peers:
         )
 
     async def _nats_one_in_flight(self) -> Figures:
-        return told(
+        return percentiles(
             await self._worker.call(
                 nats_clients.one_in_flight,
                 self._nats.urls,
@@ -210,13 +210,13 @@ class Peers:
             return (await observing).p
 
     async def _kafka_end_to_end(self) -> Figures:
-        said = await self._tool(
+        output = await self._tool(
             kafka_tools.END_TO_END,
             kafka_tools.end_to_end(
                 self._kafka.bootstrap, _SCRATCH, self._settings.end_to_end, USUAL.record_bytes
             ),
         )
-        return dict(zip(("p50", "p99", "p99.9"), kafka_tools.latencies(said), strict=True))
+        return dict(zip(("p50", "p99", "p99.9"), kafka_tools.latencies(output), strict=True))
 
     # Consuming a backlog.
 
@@ -248,11 +248,11 @@ class Peers:
 
     async def _kafka_consume_tool(self) -> Figures:
         records = self._backlog[KAFKA]
-        said = await self._tool(
+        output = await self._tool(
             kafka_tools.CONSUMER,
             kafka_tools.consuming(self._kafka.bootstrap, _BACKLOG, records),
         )
-        return {SPEED: kafka_tools.fetched_per_second(said)}
+        return {SPEED: kafka_tools.fetched_per_second(output)}
 
     async def _nats_read(self) -> Figures:
         return _read(
@@ -266,11 +266,11 @@ class Peers:
         )
 
     async def _tool(self, name: str, arguments: Sequence[str]) -> str:
-        """The output of a tool. Raises `ToolError`."""
-        status, said = await self._kafka.tool(name, *arguments)
+        """Returns the output of a tool. Raises `ToolError`."""
+        status, output = await self._kafka.tool(name, *arguments)
         if status != 0:
-            raise ToolError(f"{name} ended with status {status}:\n{said}")
-        return said
+            raise ToolError(f"{name} ended with status {status}:\n{output}")
+        return output
 
 
 def _produced(produced: Produced) -> Figures:

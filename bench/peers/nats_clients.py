@@ -29,13 +29,13 @@ _CONNECT_S = 2
 
 
 async def why_not_ready(urls: Sequence[str], servers: int) -> str | None:
-    """None: streams with so many replicas can be created."""
+    """Returns None if streams with `servers` replicas can be created."""
     try:
         async with _jetstream(urls) as (_, stream):
             await stream.add_stream(name="ready", subjects=["ready"], num_replicas=servers)
             await stream.delete_stream("ready")
     except (ClientError, OSError, TimeoutError) as error:
-        return f"it says {type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}"
     return None
 
 
@@ -62,7 +62,7 @@ async def produce(urls: Sequence[str], topic: str, case: Case, seconds: float) -
     batch = values(case.record_bytes, case.records_per_batch)
     sent = failed = 0
 
-    def settled(future: asyncio.Future[object]) -> None:
+    def on_acknowledgement(future: asyncio.Future[object]) -> None:
         nonlocal failed
         failed += future.cancelled() or future.exception() is not None
 
@@ -73,7 +73,7 @@ async def produce(urls: Sequence[str], topic: str, case: Case, seconds: float) -
             subject = _subject(topic, sent // len(batch) % case.partitions)
             for value in batch:
                 acknowledged = await jetstream.publish_async(subject, value, wait_stall=_TIMEOUT_S)
-                acknowledged.add_done_callback(settled)
+                acknowledged.add_done_callback(on_acknowledgement)
             sent += len(batch)
         await jetstream.publish_async_completed()
         took, cpu = time.perf_counter() - began, time.process_time() - began_cpu
@@ -82,7 +82,7 @@ async def produce(urls: Sequence[str], topic: str, case: Case, seconds: float) -
 
 
 async def fill(urls: Sequence[str], topic: str, case: Case, size: int) -> int:
-    """Writes records of `size` bytes in all or a little more."""
+    """Writes records of at least `size` bytes in total. Returns their number."""
     value = values(case.record_bytes, 1)[0]
     count = -(-size // case.record_bytes)
     async with _jetstream(urls) as (_, jetstream):
@@ -139,7 +139,7 @@ async def read_all(urls: Sequence[str], topic: str, streams: int, records: int) 
             async with asyncio.timeout(GIVE_UP_S):
                 await all_read.wait()
         except TimeoutError:
-            raise TimeoutError(f"{left:,} of {records:,} records have not come") from None
+            raise TimeoutError(f"{left:,} of {records:,} records are missing") from None
         read_by_all = Read(records, time.perf_counter() - began, time.process_time() - began_cpu)
         for task in reading:
             task.cancel()
@@ -162,7 +162,7 @@ async def _jetstream(urls: Sequence[str]) -> AsyncIterator[tuple[Client, JetStre
 
 
 async def _ignored(error: Exception) -> None:
-    """By default errors are logged; the waiting caller gets them as well."""
+    """Does nothing: the waiting caller gets the errors. By default they are also logged."""
 
 
 def _stream(topic: str, number: int) -> str:

@@ -66,7 +66,7 @@ class NatsCluster:
                 if process.died:
                     raise NatsError(describe_death(process))
             if time.monotonic() > deadline:
-                raise NatsError(f"NATS was given {_READY_S:.0f} s, and {why}")
+                raise NatsError(f"NATS is not ready after {_READY_S:.0f} s: {why}")
             await asyncio.sleep(_PAUSE_S)
 
     async def stop(self) -> None:
@@ -85,7 +85,7 @@ def version() -> str:
 
 
 def _program() -> str:
-    # Debian installs it where only root's path leads.
+    # Debian installs it in a directory that is only in root's PATH.
     program = shutil.which("nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         raise NatsError("NATS is not installed: on Debian, apt-get install nats-server")

@@ -17,7 +17,7 @@ class Server(NamedTuple):
 
 
 def configuration(server: Server, servers: Sequence[Server], store: str) -> str:
-    """As NATS documents a cluster with JetStream; all other settings are defaults."""
+    """Returns what NATS documents for a cluster with JetStream; other settings are defaults."""
     routes = ", ".join(f'"nats://127.0.0.1:{one.route_port}"' for one in servers)
     return (
         f'server_name: "{server.name}"\n'

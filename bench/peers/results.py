@@ -1,22 +1,15 @@
-"""The results: a table, and `out/bench-peers.json` (in all but its full form
-`out/bench-peers.partial.json`). Pure, but for `write`.
-
-The file holds `machine`; `form` and `settings`, as requested; `set_up`: releases and settings of
-all peers, as texts; `results`: the rows of the table, a list of `name`, `value`, `unit`, `wanted`
-(the bound, as a text) and `met` (null where there is no bound); `not_met`: names of results beyond
-their bounds; `ceilings`: for each round, C in 10^6 bytes per second; `done`: each piece of work of
-each peer in each round, with `work`, `peer`, `round` and its `figures`."""
+"""The results of `make bench-peers`: a table, and `out/bench-peers.json`. Pure."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
-from bench.peers.names import (
+from bench.peers.settings import (
     BATCHES,
+    FULL,
     KAFKA,
     KAFKA_TOOLS,
     NATS,
@@ -28,12 +21,10 @@ from bench.peers.names import (
     TIDELOG,
     TO_CONSUMER,
     Figures,
+    Settings,
 )
-from bench.peers.settings import FULL, Settings
-from bench.percentiles import median
-from bench.report import Measured, at_least, at_most, machine, not_met, rows
+from bench.report import Measured, at_least, at_most, document
 
-FULL_FILE, PARTIAL_FILE = "bench-peers.json", "bench-peers.partial.json"
 # The bounds of Tidelog's value divided by the peer's: at least, and for latencies at most.
 AT_LEAST = {
     (PRODUCE_ALL, KAFKA, SPEED): 1.0,
@@ -53,7 +44,12 @@ _COMPARED = (
 
 
 class Done(NamedTuple):
-    """`round`: from 1."""
+    """A piece of work of one peer.
+
+    - `work`, `peer`: their names.
+    - `round`: counted from 1.
+    - `figures`: values by unit, or by percentile in milliseconds.
+    """
 
     work: str
     peer: str
@@ -62,7 +58,7 @@ class Done(NamedTuple):
 
 
 def values(done: Sequence[Done], work: str, peer: str, figure: str) -> list[float]:
-    """By round; rounds with too few samples for the value are missing."""
+    """Returns the values by round, without rounds that have too few samples for the value."""
     return [
         one.figures[figure]
         for one in done
@@ -71,7 +67,7 @@ def values(done: Sequence[Done], work: str, peer: str, figure: str) -> list[floa
 
 
 def verdicts(settings: Settings, done: Sequence[Done], ceilings: Sequence[float]) -> list[Measured]:
-    """Medians; for ratios the median over rounds. Only the full form has bounds."""
+    """Returns medians; for ratios, the median over rounds. Only the full form has bounds."""
     speeds = [Measured("gRPC ceiling C, 64 KiB messages, 8 in flight", median(ceilings), "MB/s")]
     columns = dict.fromkeys(
         (one.work, one.peer, figure)
@@ -84,24 +80,26 @@ def verdicts(settings: Settings, done: Sequence[Done], ceilings: Sequence[float]
         name = f"{work}, {peer}" + ("" if figure == SPEED else f": {figure}")
         speeds.append(Measured(name, median(values(done, work, peer, figure)), unit))
     failed = sum(one.figures.get("failed", 0) for one in done)
-    is_judged = settings.pairs >= FULL.pairs
+    has_bounds = settings.pairs >= FULL.pairs
     ratios = [
-        _ratio(done, work, peer, figure, is_judged=is_judged)
+        _ratio(done, work, peer, figure, has_bounds=has_bounds)
         for work, peer, figure in _COMPARED
         if values(done, work, peer, figure) and values(done, work, TIDELOG, figure)
     ]
     return [*speeds, *ratios, at_most("records that were not acknowledged", failed, 0, "")]
 
 
-def _ratio(done: Sequence[Done], work: str, peer: str, figure: str, *, is_judged: bool) -> Measured:
+def _ratio(
+    done: Sequence[Done], work: str, peer: str, figure: str, *, has_bounds: bool
+) -> Measured:
     pairs = zip(values(done, work, TIDELOG, figure), values(done, work, peer, figure), strict=True)
     ratio = median([ours / theirs for ours, theirs in pairs])
     suffix = "" if figure == SPEED else f": {figure}"
     name = f"{work}, Tidelog over {peer}{suffix}"
     key = (work, peer, figure)
-    if is_judged and key in AT_LEAST:
+    if has_bounds and key in AT_LEAST:
         return at_least(name, ratio, AT_LEAST[key], "times")
-    if is_judged and key in AT_MOST:
+    if has_bounds and key in AT_MOST:
         return at_most(name, ratio, AT_MOST[key], "times")
     return Measured(name, ratio, "times")
 
@@ -113,21 +111,16 @@ def content(
     done: Sequence[Done],
     ceilings: Sequence[float],
 ) -> dict[str, Any]:
+    """Returns the keys of the file.
+
+    - `set_up`: versions and settings of all peers, as texts.
+    - `ceilings`: for each round, the throughput of the no-op gRPC call in 10^6 bytes per second.
+    - `done`: each piece of work of each peer in each round; see below.
+    """
     results = verdicts(settings, done, ceilings)
     return {
-        "machine": machine(),
-        "form": form,
-        "settings": asdict(settings),
+        **document(form, asdict(settings), results),
         "set_up": dict(set_up),
-        "results": rows(results),
-        "not_met": not_met(results),
         "ceilings": list(ceilings),
         "done": [one._asdict() for one in done],
     }
-
-
-def write(directory: Path, what: Mapping[str, Any]) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / (FULL_FILE if what["form"] == "full" else PARTIAL_FILE)
-    path.write_text(json.dumps(what, indent=2) + "\n")
-    return path

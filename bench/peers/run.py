@@ -1,4 +1,4 @@
-"""Runs all clusters, and rounds of all works, in which the peers take turns."""
+"""Runs all clusters, and rounds of all pieces of work, in which the peers alternate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bench.suite.matrix import BATCH_BYTES, USUAL
 from bench.worker import Worker
 from tidelog.model import Acks
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class Found(NamedTuple):
@@ -32,10 +32,10 @@ class Found(NamedTuple):
     ceilings: Sequence[float]
 
 
-async def run(directory: Path, settings: Settings, say: Say) -> Found:
+async def run(directory: Path, settings: Settings, print_line: PrintLine) -> Found:
     jars = maven.jars(BROKERS, directory)
     set_up = _set_up(settings, jars)
-    say("\n".join(f"{name}: {value}" for name, value in set_up.items()))
+    print_line("\n".join(f"{name}: {value}" for name, value in set_up.items()))
     kafka = KafkaCluster(directory / "kafka", jars, settings.kafka_heap_mb)
     nats = NatsCluster(directory / "nats")
     async with AsyncExitStack() as stack:
@@ -47,18 +47,18 @@ async def run(directory: Path, settings: Settings, say: Say) -> Found:
         peers = Peers(on, kafka, nats, worker, settings)
         backlog = await stack.enter_async_context(on.topic(USUAL.partitions, keeps_all=True))
         await peers.fill(backlog)
-        say("backlogs are written")
+        print_line("backlogs are written")
         done: list[Done] = []
         ceilings = []
         for number in range(1, settings.pairs + 1):
             ceilings.append(await peers.ceiling())
             for work in peers.works():
-                done += await _in_turn(work, number, say)
+                done += await _in_turn(work, number, print_line)
         return Found(set_up, done, ceilings)
 
 
-async def _in_turn(work: Work, number: int, say: Say) -> list[Done]:
-    """Another peer begins in each round."""
+async def _in_turn(work: Work, number: int, print_line: PrintLine) -> list[Done]:
+    """Runs one piece of work on each peer. Another peer begins in each round."""
     peers = list(work.by_peer)
     first = number % len(peers)
     done = []
@@ -66,7 +66,7 @@ async def _in_turn(work: Work, number: int, say: Say) -> list[Done]:
         figures = await work.by_peer[peer]()
         done.append(Done(work.name, peer, number, figures))
         line = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
-        say(f"{number}: {work.name}, {peer}: {line}")
+        print_line(f"{number}: {work.name}, {peer}: {line}")
     return done
 
 

@@ -1,19 +1,32 @@
-"""The amount of work. Pure."""
+"""The amount of work, and the names of peers, of pieces of work, and of results. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+TIDELOG, KAFKA, KAFKA_TOOLS, NATS = "Tidelog", "Kafka", "Kafka's tools", "NATS"
+PRODUCE_ALL, PRODUCE_ONE = "produce, acks=all", "produce, acks=1"
+ONE_IN_FLIGHT, TO_CONSUMER = "one in flight, to ack", "one in flight, to consumer"
+RECORDS, BATCHES = "consume records in Python", "consume batches"
+# The units of results; others are percentiles, in milliseconds.
+SPEED = "records/s"
+
+Figures = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`pairs`: how often each peer does each piece of work.
-    `..._s`: the duration of one.
-    `tool_records`: the records of Kafka's producing tool, after `tool_warm_up` that do not count:
-    it takes a number and no time.
-    `end_to_end`: records of Kafka's tool for latency.
-    `read_mb`: the size of the backlog that consumers read, 10^6 bytes.
-    `kafka_heap_mb`: of each Kafka broker."""
+    """The amount of work.
+
+    - `pairs`: how often each peer does each piece of work.
+    - `..._s`: the duration of one piece.
+    - `tool_records`: the number of records for Kafka's producing tool, which takes no duration,
+      after `tool_warm_up` records that do not count.
+    - `end_to_end`: the number of records for Kafka's latency tool.
+    - `read_mb`: the size of the backlog that consumers read, 10^6 bytes.
+    - `kafka_heap_mb`: the heap of each Kafka broker.
+    """
 
     pairs: int
     produce_s: float

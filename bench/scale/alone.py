@@ -23,22 +23,23 @@ BROKERS = 3
 FACTOR = 3
 PARTITIONS_OF_TOPIC = 1_000
 BOUNDED_SIZE = 100_000
-WANTED_GROWTH = 1.15
+MAX_GROWTH = 1.15
 
 CPU = "s of processor"
 QUANTITIES = (
     Quantity("creation_cpu_s", "creation, deciding", CPU, grows_linearly=True),
-    Quantity("takeover_cpu_s", "takeover, deciding, until all have taken all", CPU,
+    Quantity("takeover_cpu_s", "takeover, deciding, until brokers have acknowledged all", CPU,
              grows_linearly=True),
     # With more partitions, more answers to commands arrive before the last election.
     Quantity("plan_cpu_s", "failover of a third, until all are elected", CPU, 3.0),
-    Quantity("election_cpu_s", "failover of a third, until all are elected, without what answers "
-             "to commands bring", CPU, grows_linearly=True),
+    Quantity("election_cpu_s", "failover of a third, until all are elected, without the handling "
+             "of answers", CPU, grows_linearly=True),
     Quantity("failover_cpu_s", "failover of a third, with the other ISRs and all commands", CPU,
              grows_linearly=True),
-    Quantity("failover_telling_cpu_s", "failover, telling (later)", CPU, grows_linearly=True),
+    Quantity("failover_telling_cpu_s", "failover, serializing events (deferred)", CPU,
+             grows_linearly=True),
     Quantity("shutdown_cpu_s", "controlled shutdown of a broker", CPU, grows_linearly=True),
-    Quantity("memory_mb", "most memory, the store simulated within it too", "MB", 1_000.0),
+    Quantity("memory_mb", "peak memory, including the simulated store", "MB", 1_000.0),
     Quantity("failover_leaders", "leaders that failed over", "partitions"),
     Quantity("failover_transactions", "transactions of the failover", "operations"),
     Quantity("failover_commands", "commands of the failover", "operations"),
@@ -68,9 +69,9 @@ async def measure(partitions: int) -> SizeFigures:
     figures.found["shutdown_cpu_s"] = lone.spent.since(before).deciding_s
     figures.found["memory_mb"] = rss_mb(os.getpid(), "VmHWM")
     if lone.led.get(1, 0) or len(lone.leaders) != partitions:
-        lone.errors.append(f"of {len(lone.leaders):,} partitions brokers lead {lone.led}")
+        lone.errors.append(f"leaders by broker are {lone.led}, of {len(lone.leaders):,} partitions")
     if lone.errors:
-        figures.problems["what was simulated"] = lone.errors[0]
+        figures.problems["simulation"] = lone.errors[0]
     return figures
 
 
@@ -86,7 +87,7 @@ def _failover(lone: LoneController, dead: int) -> dict[str, float]:
         "plan_cpu_s": plan.deciding_s,
         "election_cpu_s": plan.deciding_s - plan.answers_s,
         "failover_cpu_s": whole.deciding_s,
-        "failover_telling_cpu_s": whole.telling_s,
+        "failover_telling_cpu_s": whole.emitting_s,
         "failover_leaders": leaders,
         "failover_transactions": whole.transactions,
         "failover_commands": whole.commands,
@@ -104,7 +105,7 @@ async def run(settings: Settings, display: Display) -> Outcome:
         display.note(f"{partitions:,} partitions in {time.perf_counter() - began:.0f} s")
     found = outcome(
         "alone",
-        "A controller alone, brokers and store simulated: how cost grows",
+        "Cost of a controller alone, with simulated brokers and store",
         QUANTITIES,
         BOUNDED_SIZE,
         sizes,
@@ -113,12 +114,12 @@ async def run(settings: Settings, display: Display) -> Outcome:
 
 
 def with_growth(found: Outcome) -> Outcome:
-    """Linear growth of processor time is itself a target."""
+    """Adds the bounds on growth: processor time must grow linearly."""
     exponents = found.details["growth_exponents"]
     assert isinstance(exponents, dict)
-    grows = [
-        at_most(f"growth of {quantity.text}: n to the power of", power, WANTED_GROWTH, "")
+    bounds = [
+        at_most(f"growth of {quantity.text}: power of n", power, MAX_GROWTH, "")
         for quantity in QUANTITIES
         if quantity.grows_linearly and (power := exponents.get(quantity.key)) is not None
     ]
-    return replace(found, results=[*found.results, *grows])
+    return replace(found, results=[*found.results, *bounds])

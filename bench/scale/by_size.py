@@ -1,4 +1,4 @@
-"""Results of several sizes side by side: a row for each quantity, a column for each size. Pure."""
+"""Results by size: a row for each quantity, a column for each size. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def name_of(partitions: int, text: str) -> str:
 class Row(NamedTuple):
     text: str
     unit: str
-    wanted: str
+    bound: str
     by_size: Mapping[int, Measured]
 
 
@@ -28,7 +28,7 @@ class BySize(NamedTuple):
 
 
 def arranged(results: Iterable[Measured]) -> tuple[BySize, Sequence[Measured]]:
-    """Also returns the results that belong to no size."""
+    """Returns the results by size, and the results that belong to no size."""
     rows: dict[str, dict[int, Measured]] = {}
     others = []
     for result in results:
@@ -44,7 +44,7 @@ def arranged(results: Iterable[Measured]) -> tuple[BySize, Sequence[Measured]]:
 
 def _row(text: str, by_size: Mapping[int, Measured]) -> Row:
     units = {result.unit for result in by_size.values()}
-    wanted = "; ".join(
-        f"{result.wanted} at {size:,}" for size, result in by_size.items() if result.wanted
+    bound = "; ".join(
+        f"{result.bound} at {size:,}" for size, result in by_size.items() if result.bound
     )
-    return Row(text, units.pop() if len(units) == 1 else "", wanted, by_size)
+    return Row(text, units.pop() if len(units) == 1 else "", bound, by_size)

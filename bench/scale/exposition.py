@@ -10,7 +10,7 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)", re.M)
 
 
 def sums(text: str) -> Mapping[str, float]:
-    """By name, over all of its series."""
+    """Returns the sum of each metric over all of its series."""
     found: dict[str, float] = {}
     for name, _, value in _SAMPLE.findall(text):
         found[name] = found.get(name, 0.0) + float(value)
@@ -18,8 +18,8 @@ def sums(text: str) -> Mapping[str, float]:
 
 
 class StoreWork(NamedTuple):
-    """The work of etcd since its start: transactions of clients, written keys, events that were
-    sent to watchers, syncs of its log, bytes sent and received."""
+    """The work of etcd since its start: transactions of clients, written keys, events sent to
+    watchers, syncs of its log, bytes sent and received."""
 
     transactions: float
     puts: float
@@ -32,12 +32,12 @@ class StoreWork(NamedTuple):
         return StoreWork(*(now - then for now, then in zip(self, before, strict=True)))
 
     def for_each(self, changes: int) -> dict[str, float]:
-        """Divided by so many changed partitions."""
+        """Returns the work for each of `changes` changed partitions."""
         return {name: value / changes for name, value in self._asdict().items()}
 
 
 def store_work(text: str) -> StoreWork:
-    """From etcd's metrics. Raises `KeyError` for those of another program."""
+    """Parses etcd's metrics. Raises `KeyError` for those of another program."""
     found = sums(text)
     transactions = sum(
         float(value)

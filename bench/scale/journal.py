@@ -13,20 +13,19 @@ QUIET_S = 1.5
 
 
 class Journal:
-    """Reads nothing before events are requested: parsing the lines of ten thousand partitions takes
-    time that the cluster needs."""
+    """The log files of services. They are read only when events are requested: parsing the lines of
+    ten thousand partitions takes time that the cluster needs."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._begin = self._sizes()
 
     def mark(self) -> None:
-        """Only events after this point count."""
+        """Excludes all events before this call."""
         self._begin = self._sizes()
 
     async def until_quiet(self, timeout_s: float) -> None:
-        """Returns once no service has written a line for a while: services write lines when they
-        are idle. Raises TimeoutError."""
+        """Returns once no service has written a line for `QUIET_S`. Raises `TimeoutError`."""
         async with asyncio.timeout(timeout_s):
             quiet_s, sizes = 0.0, self._sizes()
             while quiet_s < QUIET_S:
@@ -36,7 +35,7 @@ class Journal:
                 sizes = now
 
     def events(self) -> list[StateChange]:
-        """The events since the mark."""
+        """Returns the events since the mark."""
         lines = LogLines()
         for path in self._sizes():
             with path.open("rb") as log:

@@ -1,7 +1,6 @@
-"""The controller's core with a simulated environment that takes no time: a store in memory, and
-brokers that acknowledge at once.
-
-The cost of its decisions is then the processor time of `handle`, which is measured alone."""
+"""The controller's core in a simulated environment without delays: a store in memory, and brokers
+that acknowledge at once. The processor time of `handle`, which is the cost of its decisions, is
+measured alone."""
 
 from __future__ import annotations
 
@@ -52,14 +51,15 @@ COMMAND_TIMEOUT_MS = 10_000
 class Spent(NamedTuple):
     """Processor seconds, and numbers of transactions and commands.
 
-    `deciding_s`: all decisions.
-    `answers_s`: the part of `deciding_s` on brokers' answers to commands, with other work that was
-    due then.
-    `telling_s`: serializing events, which the service does when no request waits."""
+    - `deciding_s`: all decisions.
+    - `answers_s`: the part of `deciding_s` for brokers' answers to commands, with other work that
+      was due at that time.
+    - `emitting_s`: serializing events, which the service does when no request waits.
+    """
 
     deciding_s: float = 0.0
     answers_s: float = 0.0
-    telling_s: float = 0.0
+    emitting_s: float = 0.0
     transactions: int = 0
     commands: int = 0
 
@@ -67,7 +67,7 @@ class Spent(NamedTuple):
         return Spent(
             self.deciding_s - before.deciding_s,
             self.answers_s - before.answers_s,
-            self.telling_s - before.telling_s,
+            self.emitting_s - before.emitting_s,
             self.transactions - before.transactions,
             self.commands - before.commands,
         )
@@ -83,7 +83,7 @@ class LoneController:
         self._now_ms = 1_000
         self._seen = self.data.revision
         self._epochs = {broker: self._register(broker) for broker in range(1, brokers + 1)}
-        self._reigns = 0
+        self._terms = 0
         self._controller = self._elect()
 
     def broker_epoch(self, broker: int) -> int:
@@ -96,7 +96,7 @@ class LoneController:
         self.feed(Loaded(self.data.snapshot(KEYS.root)))
 
     def set_registration(self, broker: int, state: str) -> None:
-        """The broker requests a controlled shutdown; the controller sees it by its watch."""
+        """Changes a broker's registration; the controller gets the change by its watch."""
         held = self.data.get(KEYS.broker(broker))
         assert held is not None
         self._put(KEYS.broker(broker), encode(_registration(broker, state)))
@@ -104,7 +104,8 @@ class LoneController:
     def feed(self, *events: Event, until: Callable[[], bool] = lambda: False) -> None:
         """Handles these events and all that follow from them.
 
-        With `until`, which is checked after each event, it stops as soon as that is true."""
+        - `until`: checked before each event; True ends the call.
+        """
         self._pending = deque[Event](events)
         while not until():
             self._watch()
@@ -113,7 +114,7 @@ class LoneController:
             self._handle(self._pending.popleft())
 
     def handle_remaining(self) -> None:
-        """Handles the events that `until` left over."""
+        """Handles the events that are left after `until`."""
         self.feed(*self._pending)
 
     def _handle(self, event: Event) -> None:
@@ -138,31 +139,31 @@ class LoneController:
             case EmitEvents(events, _):
                 began = time.process_time()
                 deque(events, maxlen=0)
-                self._spend(telling_s=time.process_time() - began)
+                self._spend(emitting_s=time.process_time() - began)
             case Reply(_, reply):
                 if reply.error is not None:
                     self.errors.append(str(reply.error))
             case StepDown() | ReadKeys() | SendDescribeReplicas():
-                self.errors.append(f"{type(command).__name__} was not to be expected")
+                self.errors.append(f"{type(command).__name__} was not expected")
             case _:
                 pass
 
     def _answer(self, command: SendLeaderAndIsr | SendStopReplica) -> CommandAnswered:
-        wanted = command.command
-        if isinstance(wanted, LeaderAndIsrCommand):
-            named = [(p.state.topic_id, p.partition, p.revision) for p in wanted.partitions]
+        sent = command.command
+        if isinstance(sent, LeaderAndIsrCommand):
+            named = [(p.state.topic_id, p.partition, p.revision) for p in sent.partitions]
         else:
-            named = [(s.topic_id, s.partition, s.revision) for s in wanted.partitions]
+            named = [(s.topic_id, s.partition, s.revision) for s in sent.partitions]
         results = [
             PartitionResult(topic_id, name.partition, revision, None)
             for topic_id, name, revision in named
         ]
         return CommandAnswered(
-            command.broker_id, wanted.broker_epoch, command.id, CommandResult(None, results)
+            command.broker_id, sent.broker_epoch, command.id, CommandResult(None, results)
         )
 
     def _watch(self) -> None:
-        """The changes since then, revision by revision, as a watch delivers them."""
+        """Queues the changes since the last call, as a watch delivers them."""
         changes = self.data.changes_after(self._seen, KEYS.root)
         self._seen = self.data.revision
         self.data.compact(self.data.revision)
@@ -182,10 +183,10 @@ class LoneController:
                 self.led[leader] = self.led.get(leader, 0) + 1
 
     def _elect(self) -> Controller:
-        self._reigns += 1
+        self._terms += 1
         self.data.transact(Transaction([], [Delete(KEYS.controller)]))
-        entry = encode(ControllerEntry(self._reigns, "127.0.0.1:7400"))
-        identity = ControllerIdentity(self._reigns, self._reigns, self._put(KEYS.controller, entry))
+        entry = encode(ControllerEntry(self._terms, "127.0.0.1:7400"))
+        identity = ControllerIdentity(self._terms, self._terms, self._put(KEYS.controller, entry))
         return Controller(
             KEYS,
             identity,

@@ -3,18 +3,23 @@ Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import linear_regression
 from typing import NamedTuple
 
 from bench.report import Measured, at_most
 from bench.scale.by_size import name_of
-from bench.scale.growth import exponent
 from bench.suite.outcome import Chart, Line, Outcome, Point
 
 
 class Quantity(NamedTuple):
-    """`bound`: at `bounded_size` partitions. `grows_linearly`: linear growth is a target."""
+    """A measured quantity.
+
+    - `bound`: the maximum at `bounded_size` partitions.
+    - `grows_linearly`: linear growth is a bound, too.
+    """
 
     key: str
     text: str
@@ -25,7 +30,7 @@ class Quantity(NamedTuple):
 
 @dataclass(slots=True)
 class SizeFigures:
-    """The results of one cluster, by the keys of quantities, and why others are missing."""
+    """The results of one cluster, by the keys of quantities, and the reasons for missing ones."""
 
     partitions: int
     found: dict[str, float] = field(default_factory=dict)
@@ -71,8 +76,8 @@ def _results(
         elif value is not None:
             results.append(Measured(name, value, quantity.unit))
         elif is_bounded:
-            wanted = f"<= {quantity.bound:g} {quantity.unit}, and not measured"
-            results.append(Measured(name, 0, quantity.unit, wanted=wanted, met=False))
+            bound = f"<= {quantity.bound:g} {quantity.unit}; not measured"
+            results.append(Measured(name, 0, quantity.unit, bound=bound, met=False))
     return [
         *results,
         *(
@@ -80,7 +85,7 @@ def _results(
                 name_of(figures.partitions, f"{step}: {why}"),
                 0,
                 "",
-                wanted="measured",
+                bound="measured",
                 met=False,
             )
             for step, why in figures.problems.items()
@@ -101,15 +106,15 @@ def _charts(
     sizes: Sequence[SizeFigures],
     growth: Mapping[str, float],
 ) -> list[Chart]:
-    """One chart for each unit, on logarithmic axes, where a power of the size is a straight
-    line."""
+    """Returns a chart for each unit, with logarithmic axes, on which a power of the size is a
+    straight line."""
     by_unit: dict[str, list[Line]] = {}
     for quantity in quantities:
         points = [point for point in _points(quantity, sizes) if point.y > 0]
         if points:
             power = growth.get(quantity.key)
-            grows = "" if power is None else f" (n^{power:.2f})"
-            by_unit.setdefault(quantity.unit, []).append(Line(quantity.text + grows, points))
+            label = "" if power is None else f" (n^{power:.2f})"
+            by_unit.setdefault(quantity.unit, []).append(Line(quantity.text + label, points))
     return [
         Chart(
             f"{name}-{number}",
@@ -122,3 +127,14 @@ def _charts(
         )
         for number, (unit, lines) in enumerate(by_unit.items(), start=1)
     ]
+
+
+def exponent(points: Sequence[Point]) -> float | None:
+    """Returns the power of the size with which cost grows: 1 is linear, 0 constant.
+
+    None: there are less than two sizes with a cost above 0.
+    """
+    logs = [(math.log(x), math.log(y)) for x, y in points if x > 0 and y > 0]
+    if len({x for x, _ in logs}) < 2:
+        return None
+    return linear_regression(*zip(*logs, strict=True)).slope

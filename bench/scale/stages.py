@@ -15,28 +15,35 @@ class MissingEventsError(Exception):
 
 
 class Failover(NamedTuple):
-    """Milliseconds, one after the other: from the SIGKILL until a controller detected it; until the
-    store had the last election; until the last new leader was sent its command; until the last one
-    led.
+    """The stages of a failover, in milliseconds.
 
-    `decided`: the part of `stored` until the last election was requested."""
+    - `detected`: from the SIGKILL until a controller detected it.
+    - `decided`: the part of `stored` until the last election was requested.
+    - `stored`: from then until the store had the last election.
+    - `received`: until the last new leader had received its command.
+    - `writable`: until the last new leader led.
+    """
 
     leaders: int
     detected: float
     decided: float
     stored: float
-    told: float
+    received: float
     writable: float
 
     @property
     def after_detection(self) -> float:
-        return self.stored + self.told + self.writable
+        return self.stored + self.received + self.writable
 
 
 class Takeover(NamedTuple):
-    """Milliseconds: from the SIGKILL until another controller was elected (its predecessor's lease
-    has to expire); from then until everything was loaded; until the first command; until all
-    brokers had acknowledged theirs."""
+    """The stages of a takeover, in milliseconds.
+
+    - `elected`: from the SIGKILL until another controller was elected. The lease of its predecessor
+      has to expire.
+    - `loaded`, `first_command`, `all_taken`: from then until everything was loaded, until the first
+      command, and until all brokers had acknowledged their commands.
+    """
 
     elected: float
     loaded: float
@@ -54,20 +61,20 @@ def failover(
         since, Kind.BROKER_LEFT, Stage.COMPLETED
     )
     if not noticed:
-        raise MissingEventsError("no controller told that the broker had gone")
+        raise MissingEventsError("no controller reported the loss of the broker")
     ours = [event for event in since if event.topic in named]
-    asked = _last(ours, Kind.ELECTION, Stage.REQUESTED, leaders)
+    requested = _last(ours, Kind.ELECTION, Stage.REQUESTED, leaders)
     stored = _last(ours, Kind.ELECTION, Stage.COMPLETED, leaders)
-    told = _last(ours, Kind.BECOME_LEADER, Stage.RECEIVED, leaders)
+    received = _last(ours, Kind.BECOME_LEADER, Stage.RECEIVED, leaders)
     led = _last(ours, Kind.BECOME_LEADER, Stage.COMPLETED, leaders)
     detected = min(noticed)
     return Failover(
         leaders,
         detected - killed_ms,
-        max(0.0, asked - detected),
+        max(0.0, requested - detected),
         max(0.0, stored - detected),
-        max(0.0, told - stored),
-        max(0.0, led - max(told, stored)),
+        max(0.0, received - stored),
+        max(0.0, led - max(received, stored)),
     )
 
 
@@ -76,21 +83,23 @@ def takeover(events: Iterable[StateChange], killed_ms: float, brokers: int) -> T
     since = [event for event in events if event.time_ms >= killed_ms - 1]
     elected = _first(since, Kind.CONTROLLER_ELECTED, Stage.COMPLETED)
     loaded = _first(since, Kind.CONTROLLER_LOADED, Stage.COMPLETED)
-    of_reign = [
+    of_term = [
         event
         for event in since
         if event.service.startswith("controller") and event.time_ms >= elected
     ]
-    first = _first(of_reign, Kind.COMMAND, Stage.REQUESTED)
-    taken = _last(of_reign, Kind.COMMAND, Stage.ACKNOWLEDGED, brokers)
+    first = _first(of_term, Kind.COMMAND, Stage.REQUESTED)
+    taken = _last(of_term, Kind.COMMAND, Stage.ACKNOWLEDGED, brokers)
     return Takeover(elected - killed_ms, loaded - elected, first - elected, taken - elected)
 
 
-def handed_over(events: Iterable[StateChange], broker: int, asked_ms: float) -> float:
-    """Milliseconds from the SIGTERM until a broker had transferred all leaderships. Raises
-    `MissingEventsError`, also if it gave up."""
-    told = [e for e in events if e.broker == broker and e.time_ms >= asked_ms - 1]
-    return _first(told, Kind.BROKER_STOPPING, Stage.COMPLETED) - asked_ms
+def handed_over(events: Iterable[StateChange], broker: int, requested_ms: float) -> float:
+    """Returns the milliseconds from the SIGTERM until a broker had transferred all leaderships.
+
+    Raises `MissingEventsError`, also if the broker did not transfer all.
+    """
+    of_broker = [e for e in events if e.broker == broker and e.time_ms >= requested_ms - 1]
+    return _first(of_broker, Kind.BROKER_STOPPING, Stage.COMPLETED) - requested_ms
 
 
 def elections(events: Iterable[StateChange], topics: Iterable[str], since_ms: float) -> int:
@@ -105,7 +114,10 @@ def elections(events: Iterable[StateChange], topics: Iterable[str], since_ms: fl
 
 
 def last_in_sync(events: Iterable[StateChange], topics: Iterable[str], since_ms: float) -> float:
-    """Milliseconds until the last replica was back in its ISR. Raises `MissingEventsError`."""
+    """Returns the milliseconds until the last replica was in its ISR again.
+
+    Raises `MissingEventsError`.
+    """
     named = set(topics)
     ours = [e for e in events if e.topic in named and e.time_ms >= since_ms - 1]
     return _last(ours, Kind.ISR_EXPAND, Stage.COMPLETED, 1) - since_ms
@@ -118,7 +130,7 @@ def _times(events: Iterable[StateChange], kind: Kind, stage: Stage) -> list[int]
 def _first(events: Sequence[StateChange], kind: Kind, stage: Stage) -> int:
     times = _times(events, kind, stage)
     if not times:
-        raise MissingEventsError(f"nobody told {kind.value} {stage.value}")
+        raise MissingEventsError(f"there is no event {kind.value} {stage.value}")
     return min(times)
 
 
@@ -126,6 +138,6 @@ def _last(events: Sequence[StateChange], kind: Kind, stage: Stage, at_least: int
     times = _times(events, kind, stage)
     if len(times) < at_least:
         raise MissingEventsError(
-            f"{kind.value} {stage.value} was told {len(times):,} times, not {at_least:,}"
+            f"there are {len(times):,} events {kind.value} {stage.value}, not {at_least:,}"
         )
     return max(times)

@@ -1,19 +1,19 @@
-"""A history of an intact log, with planted anomalies, generated piece by piece: each piece is
-independent of the others. Pure."""
+"""A history of an intact log, with planted anomalies, generated in pieces that are independent of
+each other. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bench.spark_check.planted import (
+from bench.spark_check.anomaly_plan import (
     DIGEST_RANGES,
     PARTITIONS,
     RECORDS_PER_POLL,
     ROUNDS_PER_DRAIN_POLL,
     ROUNDS_PER_SEGMENT,
+    AnomalyPlan,
     Place,
-    Planted,
 )
 from tidelog.history import (
     NO_PARTITION,
@@ -34,12 +34,11 @@ from tidelog.model import NO_OFFSET
 TOPIC = "sea"
 MS_PER_ROUND = 10
 ROUNDS_PER_READING = 20
-# This many sends end with an unknown outcome, and were written; their ends do not show in which
-# partition.
+# One of this many sends ends with an unknown outcome, and is written. Its end has no partition.
 UNKNOWN_EVERY = 97
-# Values beyond those of the records: of a send without an end, and of no send.
+# Offsets of values that no record has: values of sends without an end, and values of no send.
 _OTHER = 1 << 40
-_NOBODYS = 1 << 41
+_UNSENT = 1 << 41
 _REPLICAS = 3
 _OTHER_LEADER = 9
 
@@ -50,8 +49,7 @@ class Record(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The rounds that it has; for a segment of the drain (`is_drain`) those that the drain
-    reads."""
+    """Rounds of the history. `is_drain`: the drain reads these rounds."""
 
     number: int
     first_round: int
@@ -59,41 +57,41 @@ class Segment(NamedTuple):
     is_drain: bool
 
 
-def segments_of(planted: Planted) -> list[Segment]:
-    """In the order of the history."""
+def segments_of(plan: AnomalyPlan) -> list[Segment]:
+    """Returns the segments in the order of the history."""
     spans = [
-        (first, min(first + ROUNDS_PER_SEGMENT, planted.rounds))
-        for first in range(0, planted.rounds, ROUNDS_PER_SEGMENT)
+        (first, min(first + ROUNDS_PER_SEGMENT, plan.rounds))
+        for first in range(0, plan.rounds, ROUNDS_PER_SEGMENT)
     ]
     return [
         Segment(number, *span, number >= len(spans)) for number, span in enumerate([*spans, *spans])
     ]
 
 
-def operations_of(planted: Planted, segment: Segment) -> Iterator[Operation]:
-    """The last segment of the drain ends with the digests of the replicas."""
+def operations_of(plan: AnomalyPlan, segment: Segment) -> Iterator[Operation]:
+    """Yields the operations of a segment. The last one ends with the digests of the replicas."""
     if not segment.is_drain:
         for number in range(segment.first_round, segment.end_round):
-            yield from _round(planted, number)
+            yield from _round(plan, number)
         return
     if segment.first_round == 0:
-        yield from _beyond_the_end(planted)
+        yield from _beyond_the_end(plan)
     for number in range(segment.first_round, segment.end_round, ROUNDS_PER_DRAIN_POLL):
         end = min(number + ROUNDS_PER_DRAIN_POLL, segment.end_round)
         for partition in range(PARTITIONS):
-            yield from _drain_poll(planted, partition, number, end)
-    if segment.end_round == planted.rounds:
-        yield from _digests(planted)
+            yield from _drain_poll(plan, partition, number, end)
+    if segment.end_round == plan.rounds:
+        yield from _digests(plan)
 
 
-def _round(planted: Planted, number: int) -> Iterator[Operation]:
-    if number and number % planted.rounds_per_epoch == 0:
-        yield Nemesis(_time_ms(number), "kill", f"leaders of epoch {planted.epoch_of(number) - 1}")
+def _round(plan: AnomalyPlan, number: int) -> Iterator[Operation]:
+    if number and number % plan.rounds_per_epoch == 0:
+        yield Nemesis(_time_ms(number), "kill", f"leaders of epoch {plan.epoch_of(number) - 1}")
     for partition in range(PARTITIONS):
         place = Place(partition, number)
-        yield from _sends(planted, place)
-        yield from _polls(planted, place)
-        yield from _reading(planted, place)
+        yield from _sends(plan, place)
+        yield from _polls(plan, place)
+        yield from _reading(plan, place)
 
 
 def _time_ms(number: int) -> int:
@@ -109,24 +107,24 @@ def _record(place: Place, index: int) -> Record:
     return Record(offset, offset * PARTITIONS + place.partition)
 
 
-# The record of a round that an anomaly strikes; the next one is its neighbour.
-_STRUCK = RECORDS_PER_POLL // 2
+# The record of a round that an anomaly affects; the next one is its neighbour.
+_AFFECTED = RECORDS_PER_POLL // 2
 
 
-def _sends(planted: Planted, place: Place) -> Iterator[Operation]:
-    anomaly = planted.places.get(place)
+def _sends(plan: AnomalyPlan, place: Place) -> Iterator[Operation]:
+    anomaly = plan.places.get(place)
     records = [_record(place, index) for index in range(RECORDS_PER_POLL)]
     if anomaly is Anomaly.NON_MONOTONIC_SEND:
-        struck, neighbour = records[_STRUCK : _STRUCK + 2]
-        records[_STRUCK : _STRUCK + 2] = [neighbour, struck]
+        affected, neighbour = records[_AFFECTED : _AFFECTED + 2]
+        records[_AFFECTED : _AFFECTED + 2] = [neighbour, affected]
     if anomaly is Anomaly.INCONSISTENT_OFFSETS:
-        other = records[_STRUCK].value + _OTHER
+        other = records[_AFFECTED].value + _OTHER
         yield SendInvoked(_time_ms(place.round), "other", TOPIC, place.partition, other)
     for index, record in enumerate(records):
-        yield from _send(planted, place, record, _role(anomaly, index))
+        yield from _send(plan, place, record, _role(anomaly, index))
 
 
-_STRUCK_ROLES = {
+_AFFECTED_ROLES = {
     Anomaly.DUPLICATE: "never",
     Anomaly.PHANTOM_READ: "never",
     Anomaly.ABORTED_READ: "fail",
@@ -135,15 +133,15 @@ _STRUCK_ROLES = {
 
 
 def _role(anomaly: Anomaly | None, index: int) -> str:
-    """How the send of a struck record ends, and that of its neighbour; empty: like any other."""
-    if anomaly is None or index not in (_STRUCK, _STRUCK + 1):
+    """Returns the outcome of the send of the affected record, or of its neighbour; empty: usual."""
+    if anomaly is None or index not in (_AFFECTED, _AFFECTED + 1):
         return ""
-    if index == _STRUCK:
-        return _STRUCK_ROLES.get(anomaly, "told")
-    return "never" if anomaly is Anomaly.DUPLICATE else "told"
+    if index == _AFFECTED:
+        return _AFFECTED_ROLES.get(anomaly, "known")
+    return "never" if anomaly is Anomaly.DUPLICATE else "known"
 
 
-def _send(planted: Planted, place: Place, record: Record, role: str) -> Iterator[Operation]:
+def _send(plan: AnomalyPlan, place: Place, record: Record, role: str) -> Iterator[Operation]:
     time_ms, client = _time_ms(place.round), f"p{place.partition}"
     is_unknown = role == "never" or (not role and record.offset % UNKNOWN_EVERY == 0)
     partition = NO_PARTITION if is_unknown else place.partition
@@ -156,39 +154,39 @@ def _send(planted: Planted, place: Place, record: Record, role: str) -> Iterator
     elif role == "fail":
         yield SendEnded(*end, place.partition, record.value, Outcome.FAIL)
     else:
-        epoch = planted.epoch_of(place.round)
+        epoch = plan.epoch_of(place.round)
         leader = _OTHER_LEADER if role == "other leader" else epoch % _REPLICAS
         written = (record.offset, epoch, leader)
         yield SendEnded(*end, place.partition, record.value, Outcome.OK, *written)
 
 
-def _given(planted: Planted, place: Place) -> list[Record]:
-    """The records of a round as a reader gets them."""
-    anomaly = planted.places.get(place)
+def _readable(plan: AnomalyPlan, place: Place) -> list[Record]:
+    """Returns the records of a round as a reader gets them."""
+    anomaly = plan.places.get(place)
     records = [_record(place, index) for index in range(RECORDS_PER_POLL)]
-    struck = records[_STRUCK]
+    affected = records[_AFFECTED]
     if anomaly is Anomaly.LOST_WRITE:
-        del records[_STRUCK]
+        del records[_AFFECTED]
     elif anomaly is Anomaly.DUPLICATE:
-        records[_STRUCK + 1] = struck._replace(offset=struck.offset + 1)
+        records[_AFFECTED + 1] = affected._replace(offset=affected.offset + 1)
     elif anomaly is Anomaly.PHANTOM_READ:
-        records[_STRUCK] = struck._replace(value=struck.value + _NOBODYS)
+        records[_AFFECTED] = affected._replace(value=affected.value + _UNSENT)
     return records
 
 
-def _polls(planted: Planted, place: Place) -> Iterator[Operation]:
-    """The polls of the one consumer that follows."""
-    anomaly = planted.places.get(place)
-    records = _given(planted, place)
-    struck = records[_STRUCK]
+def _polls(plan: AnomalyPlan, place: Place) -> Iterator[Operation]:
+    """Yields the polls of the consumer that reads new records."""
+    anomaly = plan.places.get(place)
+    records = _readable(plan, place)
+    affected = records[_AFFECTED]
     if anomaly is Anomaly.INCONSISTENT_OFFSETS:
-        records[_STRUCK] = struck._replace(value=struck.value + _OTHER)
+        records[_AFFECTED] = affected._replace(value=affected.value + _OTHER)
     elif anomaly is Anomaly.INTERNAL_SKIP:
-        del records[_STRUCK]
+        del records[_AFFECTED]
     elif anomaly is Anomaly.INTERNAL_NON_MONOTONIC:
-        records.insert(_STRUCK, struck)
+        records.insert(_AFFECTED, affected)
     if anomaly is not Anomaly.POLL_SKIP:
-        epoch = planted.epoch_of(place.round)
+        epoch = plan.epoch_of(place.round)
         end = _first_offset(place.round + 1)
         poll = _poll(f"c{place.partition}", place.partition, records, [epoch] * len(records), end)
         poll = poll._replace(time_ms=_time_ms(place.round) + 2)
@@ -214,46 +212,46 @@ def _poll(
     )
 
 
-def _reading(planted: Planted, place: Place) -> Iterator[Operation]:
-    is_struck = planted.places.get(place) is Anomaly.HW_REGRESSION
-    if not is_struck and place.round % ROUNDS_PER_READING:
+def _reading(plan: AnomalyPlan, place: Place) -> Iterator[Operation]:
+    is_affected = plan.places.get(place) is Anomaly.HW_REGRESSION
+    if not is_affected and place.round % ROUNDS_PER_READING:
         return
-    client = f"h{place.partition}-{place.round}" if is_struck else f"h{place.partition}"
+    client = f"h{place.partition}-{place.round}" if is_affected else f"h{place.partition}"
     envelope = (_time_ms(place.round) + 3, client, TOPIC, place.partition)
-    end = _first_offset(place.round + 1) - is_struck
+    end = _first_offset(place.round + 1) - is_affected
     yield HighWatermarkInvoked(*envelope)
-    yield HighWatermarkEnded(*envelope, Outcome.OK, end, planted.epoch_of(place.round))
+    yield HighWatermarkEnded(*envelope, Outcome.OK, end, plan.epoch_of(place.round))
 
 
-def _beyond_the_end(planted: Planted) -> Iterator[Operation]:
-    for partition in sorted(planted.unseen):
-        place = Place(partition, planted.rounds)
-        yield from _send(planted, place, _record(place, 0), "told")
+def _beyond_the_end(plan: AnomalyPlan) -> Iterator[Operation]:
+    for partition in sorted(plan.unseen):
+        place = Place(partition, plan.rounds)
+        yield from _send(plan, place, _record(place, 0), "known")
 
 
 def _drain_poll(
-    planted: Planted, partition: int, first_round: int, end_round: int
+    plan: AnomalyPlan, partition: int, first_round: int, end_round: int
 ) -> Iterator[Operation]:
     records: list[Record] = []
     epochs: list[int] = []
     for number in range(first_round, end_round):
-        given = _given(planted, Place(partition, number))
-        records += given
-        epochs += [planted.epoch_of(number)] * len(given)
-    time_ms = _time_ms(planted.rounds + first_round)
+        readable = _readable(plan, Place(partition, number))
+        records += readable
+        epochs += [plan.epoch_of(number)] * len(readable)
+    time_ms = _time_ms(plan.rounds + first_round)
     if first_round == 0:
         yield PollInvoked(time_ms, "drain", TOPIC, partition, final=True)
     poll = _poll("drain", partition, records, epochs, NO_OFFSET)
     yield poll._replace(time_ms=time_ms, final=True)
 
 
-def _digests(planted: Planted) -> Iterator[Operation]:
-    size = _first_offset(planted.rounds) // DIGEST_RANGES
+def _digests(plan: AnomalyPlan) -> Iterator[Operation]:
+    size = _first_offset(plan.rounds) // DIGEST_RANGES
     for partition in range(PARTITIONS):
         for number in range(DIGEST_RANGES):
             span = (number * size, (number + 1) * size)
             for broker in range(_REPLICAS):
-                is_other = broker == 0 and Place(partition, number) in planted.divergent
+                is_other = broker == 0 and Place(partition, number) in plan.divergent
                 digest = "forked" if is_other else f"{partition}-{number}"
-                time_ms = _time_ms(2 * planted.rounds)
+                time_ms = _time_ms(2 * plan.rounds)
                 yield ReplicaDigest(time_ms, TOPIC, partition, broker, *span, digest)

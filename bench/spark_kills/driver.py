@@ -1,5 +1,5 @@
 """`python -m bench.spark_kills.driver FILE`: the driver of a streaming copy from topic to topic to
-Parquet, which ends once everything is copied. FILE: a `DriverSettings` as JSON."""
+Parquet, which ends once everything is copied. FILE has a `DriverSettings` as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = "1800s"
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """`directory` holds checkpoints, the table and the `Holds`."""
+    """The settings of a driver. `directory`: of checkpoints, the table and the `Holds`."""
 
     bootstrap: str
     source: str
@@ -44,8 +44,8 @@ class DriverSettings:
 
 
 def home(directory: Path) -> Path:
-    """The installed Spark in a directory of its own: executors of a local cluster are started from
-    there, and keep their work files there."""
+    """Returns a directory with links to the installed Spark. Executors of a local cluster start in
+    it, and store their work files there."""
     directory.mkdir(exist_ok=True)
     for path in Path(pyspark.__file__).parent.iterdir():
         link = directory / path.name
@@ -91,8 +91,10 @@ def read(spark: SparkSession, settings: DriverSettings, topic: str) -> DataFrame
 
 
 def copy(spark: SparkSession, settings: DriverSettings) -> StreamingQuery:
-    """Each record goes to the partition that it has in the source, so that the copy has the same
-    order; or `by_key`, where each task writes to all partitions."""
+    """Starts the copy. Each record keeps its partition, so that the copy has the same order.
+
+    With `by_key`, keys choose the partitions, and each task writes to all of them.
+    """
     columns = ("key", "value") if settings.by_key else ("key", "value", "partition")
     return (
         read(spark, settings, settings.source)

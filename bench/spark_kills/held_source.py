@@ -1,4 +1,4 @@
-"""The unchanged data source, held at points of its writing."""
+"""The data source, which waits at points of its writing."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class HeldWriter(DataSourceStreamArrowWriter):
         assert context is not None
         batch_id = int(context.getLocalProperty(BATCH_ID) or -1)
         message = self._writer.write(self._held_midway(iterator, batch_id))
-        self._holds.come(Point.AFTER_WRITE, batch_id)
+        self._holds.reach(Point.AFTER_WRITE, batch_id)
         return message
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         self._writer.commit(messages, batchId)
-        self._holds.come(Point.AFTER_COMMIT, batchId)
+        self._holds.reach(Point.AFTER_COMMIT, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         self._writer.abort(messages, batchId)
@@ -56,6 +56,6 @@ class HeldWriter(DataSourceStreamArrowWriter):
         for rows in batches:
             if given:
                 # Records that were passed before are accepted, and in flight.
-                self._holds.come(Point.MID_TASK, batch_id)
+                self._holds.reach(Point.MID_TASK, batch_id)
             yield rows
             given += rows.num_rows

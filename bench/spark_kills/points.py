@@ -1,4 +1,4 @@
-"""The points at which a streaming copy is killed, and how it is held there."""
+"""The points at which a streaming copy is killed, and the means to hold it there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Target(StrEnum):
 
 
 class Held(NamedTuple):
-    """`pid`: of the process that waits."""
+    """A process that waits at a point. `pid`: its process id."""
 
     point: Point
     batch_id: int
@@ -65,9 +65,9 @@ class Holds:
             return None
         return Held(Point(point), batch_id, pid)
 
-    def come(self, point: Point, batch_id: int) -> None:
-        """Waits here if the point is armed. A process that is orphaned meanwhile continues, as one
-        does that does not know that it was given up."""
+    def reach(self, point: Point, batch_id: int) -> None:
+        """Waits here if the point is armed. A process that is orphaned meanwhile continues, like a
+        task that Spark has given up without stopping it."""
         try:
             if self._armed.read_text() != point:
                 return

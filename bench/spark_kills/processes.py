@@ -1,4 +1,4 @@
-"""A Spark driver and its descendants in /proc, and how they are killed. Linux only."""
+"""A Spark driver and its descendants in /proc, and functions that kill them. Linux only."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class Stat(NamedTuple):
 
 
 class DriverProcess:
-    """Runs in its own session, with its JVM, and the executors of a local cluster below that.
+    """A driver in its own session, with its JVM, and the executors of a local cluster below that.
 
-    `module`: it is called with the file of the settings."""
+    - `module`: gets the file of the settings as its argument.
+    """
 
     def __init__(
         self,
@@ -90,11 +91,11 @@ class DriverProcess:
         return sorted(pid for pid in sessions if word in _command(pid))
 
     def is_above(self, pid: int) -> bool:
-        """A process whose parent between the two has died is no longer below the driver."""
+        """Returns whether the process is below the driver; False if one between them died."""
         return self._process.pid in _upwards(pid)
 
     def kill(self) -> None:
-        """Kills driver and JVM at once; executors notice it by themselves."""
+        """Kills driver and JVM; the executors detect that by themselves."""
         jvm = self.jvm
         if jvm is not None:
             os.kill(jvm, signal.SIGKILL)
@@ -102,7 +103,7 @@ class DriverProcess:
         self._process.wait()
 
     def end_all(self) -> None:
-        """Also ends processes that outlived it."""
+        """Kills the driver, and all processes of its session."""
         self._process.kill()
         self._process.wait()
         for pid, stat in _all().items():
@@ -112,7 +113,7 @@ class DriverProcess:
 
 
 def kill(pid: int) -> None:
-    """Returns once the process and all its descendants are gone: a JVM takes a while to die."""
+    """Kills a process. Returns once it and its children are gone, because a JVM ends slowly."""
     os.kill(pid, signal.SIGKILL)
     while True:
         processes = _all()
@@ -123,7 +124,7 @@ def kill(pid: int) -> None:
 
 
 def executor_above(pid: int) -> int:
-    """The executor of a Python worker."""
+    """Returns the executor of a Python worker."""
     for above in _upwards(pid):
         if _EXECUTOR in _command(above):
             return above
@@ -132,7 +133,7 @@ def executor_above(pid: int) -> int:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Stops the process in the context; if it was killed meanwhile, it stays so."""
+    """Pauses the process during the context, unless it is killed there."""
     os.kill(pid, signal.SIGSTOP)
     try:
         while (stat := _stat(pid)) is not None and stat.state not in "TtZ":
@@ -187,7 +188,7 @@ def _all() -> dict[int, Stat]:
 
 
 def _upwards(pid: int) -> Iterator[int]:
-    """The process, its parent, and so on."""
+    """Yields the process and its ancestors."""
     while (stat := _stat(pid)) is not None:
         yield pid
         pid = stat.parent

@@ -29,13 +29,13 @@ def key_of(number: int) -> bytes:
 
 
 def value_of(number: int, value_bytes: int) -> bytes:
-    """The value begins with its number."""
+    """Returns a value that begins with its number."""
     first = number * 31 % (len(_POOL) - value_bytes)
     return number.to_bytes(NUMBER_BYTES, "big") + _POOL[first : first + value_bytes - NUMBER_BYTES]
 
 
 def fill(bootstrap: str, topic: str, records: int, partitions: int, value_bytes: int) -> None:
-    """Fills the partitions in turn."""
+    """Fills one partition after another."""
     with SyncProducer(bootstrap) as producer:
         for partition in range(partitions):
             for numbers in _chunks(range(partition, records, partitions)):
@@ -48,9 +48,12 @@ def fill(bootstrap: str, topic: str, records: int, partitions: int, value_bytes:
 
 
 class Found(NamedTuple):
-    """`digest`: of all keys and values, by partition in the order of their offsets, or independent
-    of partition and order.
-    `numbers`: those of all records."""
+    """The content of a topic or table.
+
+    - `digest`: of all keys and values, by partition in the order of their offsets, or independent
+      of partition and order.
+    - `numbers`: the numbers of all records.
+    """
 
     digest: str
     numbers: np.ndarray[Any, np.dtype[np.int64]]
@@ -61,7 +64,7 @@ class Missing(NamedTuple):
     duplicated: int
 
 
-def compared(source: Found, copy: Found) -> Missing:
+def compare(source: Found, copy: Found) -> Missing:
     there = np.unique(copy.numbers)
     lost = np.setdiff1d(source.numbers, there).size
     return Missing(int(lost), int(copy.numbers.size - there.size))
@@ -79,7 +82,7 @@ def in_topic(bootstrap: str, topic: str, *, ordered: bool) -> Found:
 
 
 def in_table(path: Path, partitions: int, *, ordered: bool) -> Found:
-    """Reads the files that the table's own log names: others are remains of failed attempts."""
+    """Reads the files that the table's log names. Other files are left from failed attempts."""
     digest = _Digest(partitions, ordered=ordered)
     files = [pq.ParquetFile(file).read() for file in files_of(path)]
     rows = pa.concat_tables(files).sort_by([("partition", "ascending"), ("offset", "ascending")])
@@ -91,8 +94,10 @@ def in_table(path: Path, partitions: int, *, ordered: bool) -> Found:
 
 
 def files_of(table: Path) -> list[Path]:
-    """Spark's log of a table has a version, then an entry a line; a compacted log repeats earlier
-    entries."""
+    """Returns the files that the log of the table names.
+
+    The log has a version, and then one entry a line. A compacted log repeats earlier entries.
+    """
     found = set()
     for log in (table / "_spark_metadata").iterdir():
         if not log.name.startswith("."):

@@ -1,30 +1,20 @@
-"""The kills of a copy, and the check of its result: `out/spark-kills.json`.
-
-records, partitions, master, seconds: what was copied, by which Spark, and how long it took
-by_key: keys chose the partitions of the copy; otherwise each record kept its partition
-drivers: how many were started, one for each killed one and the first
-kills: {target: {point: how many}}; target is driver or executor, point one of `points.Point`
-batches: {batch id: how many processes were killed in it}
-counts: {source, target, table: records}
-hashes: {source, target, table: of all keys and values in their order; by key, without order}
-lost, duplicated: {target, table: records of the source that are missing, or there repeatedly}
-passed: counts and hashes are equal, nothing is lost or duplicated, and every kill was made"""
+"""The kills of a copy, and the check of its result: `out/spark-kills.json`."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.report import write_json
 from bench.spark_kills.points import Point, Target
-from bench.spark_kills.records import Found, compared
+from bench.spark_kills.records import Found, compare
 
 
 class Kill(NamedTuple):
-    """`seconds`: until the point was reached and the kill was done."""
+    """A kill. `seconds`: until the point was reached and the kill was done."""
 
     target: Target
     point: Point
@@ -46,11 +36,28 @@ class Outcome:
     table: Found
 
 
-def content(outcome: Outcome, wanted: Iterable[tuple[Target, Point]]) -> dict[str, Any]:
+def content(outcome: Outcome, schedule: Iterable[tuple[Target, Point]]) -> dict[str, Any]:
+    """Returns the keys of the file.
+
+    - `records`, `partitions`, `master`, `seconds`: the copied records, Spark's master, and the
+      duration.
+    - `by_key`: keys chose the partitions of the copy; otherwise each record kept its partition.
+    - `drivers`: the number of started drivers: the first one, and one for each that was killed.
+    - `kills`: by target (`driver`, `executor`) and point (see `points.Point`), how many were made.
+    - `batches`: by id of the micro-batch, how many processes were killed in it.
+    - `counts`: the number of records in `source`, `target` and `table`.
+    - `hashes`: of all keys and values in `source`, `target` and `table`, in the order of their
+      offsets; with `by_key`, independent of the order.
+    - `lost`, `duplicated`: in `target` and `table`, how many records of the source are missing, or
+      exist more than once.
+    - `passed`: counts and hashes are equal, no record is lost or duplicated, and all kills were
+      made.
+    """
     done = Counter((kill.target, kill.point) for kill in outcome.kills)
     found = {"source": outcome.source, "target": outcome.target, "table": outcome.table}
-    missing = {name: compared(outcome.source, found[name]) for name in ("target", "table")}
-    document: dict[str, Any] = {
+    missing = {name: compare(outcome.source, found[name]) for name in ("target", "table")}
+    counts = {name: int(one.numbers.size) for name, one in found.items()}
+    return {
         "records": outcome.records,
         "partitions": outcome.partitions,
         "master": outcome.master,
@@ -61,24 +68,18 @@ def content(outcome: Outcome, wanted: Iterable[tuple[Target, Point]]) -> dict[st
             target.value: {point.value: done[target, point] for point in Point} for target in Target
         },
         "batches": dict(sorted(Counter(kill.batch_id for kill in outcome.kills).items())),
-        "counts": {name: int(one.numbers.size) for name, one in found.items()},
+        "counts": counts,
         "hashes": {name: one.digest for name, one in found.items()},
         "lost": {name: one.lost for name, one in missing.items()},
         "duplicated": {name: one.duplicated for name, one in missing.items()},
+        "passed": done == Counter(schedule)
+        and set(counts.values()) == {outcome.records}
+        and len({one.digest for one in found.values()}) == 1
+        and not any(one.lost or one.duplicated for one in missing.values()),
     }
-    document["passed"] = (
-        done == Counter(wanted)
-        and set(document["counts"].values()) == {outcome.records}
-        and len(set(document["hashes"].values())) == 1
-        and not any((*document["lost"].values(), *document["duplicated"].values()))
-    )
-    return document
 
 
 def write(directory: Path, content: dict[str, Any], form: str) -> Path:
-    directory.mkdir(exist_ok=True)
     by_key = "-by-key" if content["by_key"] else ""
-    name = f"spark-kills{by_key}.json" if form == "full" else f"spark-kills{by_key}.{form}.json"
-    path = directory / name
-    path.write_text(json.dumps(content, indent=2) + "\n")
-    return path
+    suffix = ".json" if form == "full" else f".{form}.json"
+    return write_json(directory / f"spark-kills{by_key}{suffix}", content)

@@ -30,19 +30,22 @@ ROOT = Path(__file__).parents[2]
 BATCHES_PER_KILL, BATCHES_LEFT = 1.25, 4
 ARROW_BATCHES_PER_TASK = 4
 REPLICAS = 3
-# The time until a point is reached, and the time of the remaining copy: far more than usual.
+# Timeouts for reaching a point, and for the rest of the copy; far longer than usual.
 REACH_S = 900.0
 END_S = 3_600.0
 # Time for the records that a task has sent to reach the log.
 ON_ITS_WAY_S = 0.3
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`kills`: of driver and executor each, at each point.
-    `by_key`: keys choose the partitions of the copy, which so has not the order of its source."""
+    """The amount of work.
+
+    - `kills`: how often the driver and an executor are killed at each point.
+    - `by_key`: keys choose the partitions of the copy, whose order then differs from the source.
+    """
 
     records: int
     kills: int
@@ -63,10 +66,9 @@ class Settings:
 
     @property
     def schedule(self) -> list[tuple[Target, Point]]:
-        wanted = [(target, point) for target in Target for point in self.points]
-        wanted *= self.kills
-        random.Random(self.seed).shuffle(wanted)
-        return wanted
+        kills = [(target, point) for target in Target for point in self.points] * self.kills
+        random.Random(self.seed).shuffle(kills)
+        return kills
 
     @property
     def max_offsets_per_trigger(self) -> int:
@@ -75,7 +77,7 @@ class Settings:
 
 FULL = Settings(records=5_000_000, kills=5)
 QUICK = Settings(records=24_000, kills=1, partitions=2)
-# After each kill: what a task has written in part, and what is committed and not ended yet.
+# Points at which a task has written a part, and at which the sink has committed.
 SHORT = replace(
     QUICK,
     records=12_000,
@@ -90,17 +92,17 @@ class CopyEndedError(Exception):
     """The copy ended before all kills were made."""
 
 
-def run(bootstrap: str, directory: Path, settings: Settings, say: Say) -> Outcome:
-    """Runs on a cluster that has no topics of these names."""
+def run(bootstrap: str, directory: Path, settings: Settings, print_line: PrintLine) -> Outcome:
+    """Runs the copy on a cluster without topics of these names."""
     with SyncAdmin(bootstrap) as admin:
         for topic in (settings.source, settings.target):
             admin.create_topic(topic, settings.partitions, REPLICAS)
     records.fill(
         bootstrap, settings.source, settings.records, settings.partitions, settings.value_bytes
     )
-    say(f"{settings.records:,} records are there")
+    print_line(f"{settings.records:,} records are written")
     began = time.monotonic()
-    killed = _Copy(bootstrap, directory, settings, say)
+    killed = _Copy(bootstrap, directory, settings, print_line)
     kills = killed.run_to_its_end()
     seconds = time.monotonic() - began
     ordered = not settings.by_key
@@ -119,9 +121,11 @@ def run(bootstrap: str, directory: Path, settings: Settings, say: Say) -> Outcom
 
 
 class _Copy:
-    def __init__(self, bootstrap: str, directory: Path, settings: Settings, say: Say) -> None:
+    def __init__(
+        self, bootstrap: str, directory: Path, settings: Settings, print_line: PrintLine
+    ) -> None:
         self._settings = settings
-        self._say = say
+        self._print_line = print_line
         self._directory = directory
         self._holds = Holds(directory)
         per_task = settings.max_offsets_per_trigger // settings.partitions
@@ -148,7 +152,7 @@ class _Copy:
             for target, point in self._settings.schedule:
                 kills.append(self._kill(driver, target, point))
                 kill = kills[-1]
-                self._say(f"{len(kills)}: {target} at {point} of batch {kill.batch_id}")
+                self._print_line(f"{len(kills)}: {target} at {point} of batch {kill.batch_id}")
                 if target is Target.DRIVER:
                     started.append(driver := self._start())
                 # In half of the cases the process that repeats the micro-batch may be killed in it,
@@ -180,7 +184,7 @@ class _Copy:
                 time.sleep(ON_ITS_WAY_S)
             batch_id = held.batch_id
             self._check_open(batch_id)
-            self._strike(driver, target, held)
+            self._kill_target(driver, target, held)
             self._holds.release()
         return Kill(target, point, batch_id, round(time.monotonic() - began, 1))
 
@@ -192,7 +196,7 @@ class _Copy:
                 # A worker that outlived its killed executor; the point may come again.
                 self._holds.release()
             self._check_running(driver)
-            assert time.monotonic() < deadline, f"nobody came to {point} for {REACH_S:.0f} s"
+            assert time.monotonic() < deadline, f"no process reached {point} within {REACH_S:.0f} s"
             time.sleep(POLL_S)
         self._holds.disarm()
         return held
@@ -207,12 +211,12 @@ class _Copy:
                 with stopped(jvm):
                     if not (commits / str(batch_id)).exists():
                         self._check_open(batch_id)
-                        self._strike(driver, target, None)
+                        self._kill_target(driver, target, None)
                         return batch_id
-            self._say(f"batch {batch_id} ended too quickly; the next one")
+            self._print_line(f"batch {batch_id} ended too quickly; trying the next one")
         raise AssertionError("there is always a next one, or the driver has ended")
 
-    def _strike(self, driver: DriverProcess, target: Target, held: Held | None) -> None:
+    def _kill_target(self, driver: DriverProcess, target: Target, held: Held | None) -> None:
         if target is Target.DRIVER:
             driver.kill()
         elif held is not None and held.point in (Point.MID_TASK, Point.AFTER_WRITE):
@@ -228,13 +232,13 @@ class _Copy:
         return executors
 
     def _check_open(self, batch_id: int) -> None:
-        """The micro-batch has begun and not ended: the next process repeats it."""
+        """Checks that the micro-batch has begun and not ended: the next process repeats it."""
         assert (self._checkpoint / "offsets" / str(batch_id)).exists()
         assert not (self._checkpoint / "commits" / str(batch_id)).exists()
 
     def _check_running(self, driver: DriverProcess) -> None:
         if driver.status == 0:
-            raise CopyEndedError("all is copied, and not all kills were made")
+            raise CopyEndedError("everything is copied, and not all kills were made")
         driver.check()
 
     def _until_committed(self, driver: DriverProcess, batch_id: int) -> None:

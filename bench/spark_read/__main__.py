@@ -1,13 +1,12 @@
-"""`make bench-spark-read` (`python -m bench.spark_read`): how fast Spark reads from Tidelog and
-from Kafka on this machine, and how much memory a task takes.
+"""`make bench-spark-read` (`python -m bench.spark_read`): the speed at which Spark reads from
+Tidelog and from Kafka on this machine, and the memory of a task.
 
-Spark reads ten million records of 100 bytes from three brokers of Tidelog, and by its own source
-from three of Kafka, in turn. With `--quick` (`make bench-spark-read QUICK=1`) half a million
-records, once.
+Spark reads ten million records of 100 bytes from three brokers of Tidelog, and with its own source
+from three brokers of Kafka, in turn. `--quick` (`make bench-spark-read QUICK=1`) reads half a
+million records once.
 
 Needs Java 17, and Maven, which downloads Kafka. Exit status 1: a bound is missed, or a reading
-differed from the written records; 2: the measurement failed. `out/bench-spark-read.json` is
-documented in docs/reference/make-targets.md."""
+differed from the written records; 2: the measurement failed."""
 
 from __future__ import annotations
 
@@ -55,25 +54,18 @@ def main(argv: Sequence[str]) -> int:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     content = results.content(form, outcome)
-    path = results.write(Path("out"), content)
-    report.show(results.verdicts(outcome), console, title=f"Reading by Spark ({form}; medians)")
+    path = report.write_form(Path("out"), "bench-spark-read", content)
     for line in content["miscounted"]:
-        console.print(f"[red]miscounted:[/] {line}", highlight=False)
-    console.print(f"written: {path}", highlight=False)
-    return 1 if content["not_met"] or content["miscounted"] else 0
+        console.print(f"[red]Miscounted:[/] {line}", highlight=False)
+    title = f"Reading with Spark ({form}; medians)"
+    status = report.finish(results.verdicts(outcome), console, title, path)
+    return 1 if content["miscounted"] else status
 
 
 def _lack_of_room(directory: Path, settings: Settings) -> str:
-    """Why the disk has too little room; empty: it has enough."""
     records = settings.records * _COPIES + settings.task_records
-    needed = records * (_DISK_BYTES_PER_RECORD + settings.value_bytes - FULL.value_bytes)
-    free = shutil.disk_usage(directory).free
-    if free >= needed:
-        return ""
-    return (
-        f"{directory} has {free / 1e9:.0f} GB free, and {needed / 1e9:.0f} GB are needed; set "
-        "TMPDIR to where there is room, or lower --records"
-    )
+    record_bytes = _DISK_BYTES_PER_RECORD + settings.value_bytes - FULL.value_bytes
+    return report.lack_of_room(directory, records * record_bytes, "--records")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """`python -m bench.spark_read.driver FILE`: a Spark driver that does one task, and ends.
 
-FILE: an `Order` as JSON. Its result is written to the order's `result`, as JSON."""
+FILE has an `Order` as JSON. The result is written to the order's `result`, as JSON."""
 
 from __future__ import annotations
 
@@ -35,10 +35,14 @@ class Task(StrEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """`options`: of the source or the sink, without the range.
-    `ends`: by partition, the offset before which reading ends; for a stream, the end of the topic.
-    `warm`: a tenth is read first.
-    `watched`: processes, by part."""
+    """The task of a driver.
+
+    - `options`: of the source or the sink, without the range.
+    - `ends`: by partition, the offset before which reading ends; for a stream, the end of the
+      topic.
+    - `warm`: a tenth is read before the measurement.
+    - `watched`: processes by part, whose processor time is measured.
+    """
 
     task: Task
     source: str
@@ -56,8 +60,11 @@ class Order:
 
 @dataclass(frozen=True)
 class Answer:
-    """`worker_peak_mb`: resident memory of the largest Python worker; 0: there was none.
-    `processor_seconds`: by part, during the measurement."""
+    """The result of a driver.
+
+    - `worker_peak_mb`: resident memory of the largest Python worker; 0: there was none.
+    - `processor_seconds`: by part, during the measurement.
+    """
 
     totals: Totals
     seconds: float
@@ -107,7 +114,7 @@ def read_stream(spark: SparkSession, order: Order, starts: Sequence[int], name: 
 
 
 def fill(spark: SparkSession, order: Order) -> Totals:
-    """Each task writes one partition; tasks are as many as possible."""
+    """Fills the topic of Kafka; each task writes one partition."""
     count = sum(order.ends)
     number = f.col("id").cast("string")
     (

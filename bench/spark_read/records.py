@@ -33,7 +33,7 @@ def value_of(number: int, value_bytes: int) -> bytes:
 
 
 def in_partition(partition: int, records: int, partitions: int) -> range:
-    """The numbers of its records: numbers are spread as evenly as possible, one after the other."""
+    """Returns the numbers of a partition's records, which are distributed evenly."""
     return range(
         partition * records // partitions,
         (partition + 1) * records // partitions,
@@ -46,10 +46,10 @@ def chunks(numbers: range, size: int) -> Iterator[range]:
 
 
 def ends(records: int, partitions: int) -> list[int]:
-    """By partition, the offset after the last record."""
+    """Returns the offset after the last record of each partition."""
     return [len(in_partition(p, records, partitions)) for p in range(partitions)]
 
 
 def offsets_option(topic: str, offsets: Sequence[int]) -> str:
-    """The options `startingOffsets` and `endingOffsets` of both sources."""
+    """Returns the value of the options `startingOffsets` and `endingOffsets` of both sources."""
     return json.dumps({topic: {str(p): offset for p, offset in enumerate(offsets)}})

@@ -1,33 +1,29 @@
-"""The results: a table, and `out/bench-spark-read.json`, whose keys docs/reference/make-targets.md
-explains. Pure, but for `write`."""
+"""The results of `make bench-spark-read`: a table, and `out/bench-spark-read.json`. Pure."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.report import Measured, at_least, at_most, machine, not_met, rows
+from bench.report import Measured, at_least, at_most, document
 from bench.spark_read.records import Totals, totals_of
 from bench.spark_read.settings import FULL, Settings
 
 TIDELOG, KAFKA = "tidelog", "kafka"
 BATCH, STREAM = "batch", "stream"
-WANTED_RATIO = 0.8
-WANTED_ROWS_PER_SECOND = 300_000.0
+MIN_RATIO = 0.8
+MIN_ROWS_PER_SECOND = 300_000.0
 # A peak is a random maximum: a longer measurement is more likely to see the moment when prefetched
 # data (16 MiB) exist twice, as messages and as decoded rows. Memory itself does not grow: after 28
 # million records a task had the same as after the first.
-WANTED_GROWTH_MB = 32.0
+MAX_GROWTH_MB = 32.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`pair`: counted from 1, among those of the same `way`.
-    `worker_peak_mb` and `processor_seconds` as in `driver.Answer`."""
+    """A reading of all records. `pair`: counted from 1, among those of the same `way`."""
 
     source: str
     way: str
@@ -52,8 +48,11 @@ class OneTask:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`set_up`: releases and settings of both sides, as texts.
-    `short`, `long`: a tenth of a partition, and all of it."""
+    """The measured values.
+
+    - `set_up`: versions and settings of both sides, as texts.
+    - `short`, `long`: a tenth of a partition, and all of it.
+    """
 
     settings: Settings
     set_up: Mapping[str, object]
@@ -71,13 +70,13 @@ def rates(readings: Sequence[Reading], source: str, way: str) -> list[float]:
 
 
 def ratios(readings: Sequence[Reading], way: str) -> list[float]:
-    """By pair, Tidelog's rows per second divided by Kafka's."""
+    """Returns Tidelog's rows per second divided by Kafka's, by pair."""
     pairs = zip(rates(readings, TIDELOG, way), rates(readings, KAFKA, way), strict=True)
     return [ours / theirs for ours, theirs in pairs]
 
 
 def miscounted(outcome: Outcome) -> list[str]:
-    """The readings whose totals differ from the logs."""
+    """Returns the readings whose totals differ from the logs."""
     settings = outcome.settings
     of_all = totals_of(settings.records, settings.value_bytes)
     found = [
@@ -89,9 +88,9 @@ def miscounted(outcome: Outcome) -> list[str]:
         ("a tenth of a partition", outcome.short, short_records(settings)),
         ("a partition", outcome.long, settings.task_records),
     ):
-        wanted = totals_of(records, settings.value_bytes)
-        if task.totals != wanted:
-            found.append(f"{name}: {task.totals}, not {wanted}")
+        expected = totals_of(records, settings.value_bytes)
+        if task.totals != expected:
+            found.append(f"{name}: {task.totals}, not {expected}")
     return found
 
 
@@ -100,22 +99,21 @@ def short_records(settings: Settings) -> int:
 
 
 def verdicts(outcome: Outcome) -> list[Measured]:
-    """Speed has bounds only in the full form: in shorter ones the start is a large part of the
-    time."""
-    is_judged = outcome.settings.records >= FULL.records
+    """Speed has bounds only in the full form: in shorter ones, most of the time is the start."""
+    has_bounds = outcome.settings.records >= FULL.records
     readings = outcome.readings
     rate = median(rates(readings, TIDELOG, BATCH))
     ratio = median(ratios(readings, BATCH))
     name, ratio_name = "Tidelog, batch", "Tidelog over Kafka, batch"
     growth_mb = outcome.long.worker_peak_mb - outcome.short.worker_peak_mb
-    judged = [
-        at_least(name, rate, WANTED_ROWS_PER_SECOND, "rows/s")
-        if is_judged
+    bounded = [
+        at_least(name, rate, MIN_ROWS_PER_SECOND, "rows/s")
+        if has_bounds
         else Measured(name, rate, "rows/s"),
-        at_least(ratio_name, ratio, WANTED_RATIO, "")
-        if is_judged
+        at_least(ratio_name, ratio, MIN_RATIO, "")
+        if has_bounds
         else Measured(ratio_name, ratio, ""),
-        at_most("growth of a task's peak, tenfold range", growth_mb, WANTED_GROWTH_MB, "MB"),
+        at_most("growth of a task's peak, tenfold range", growth_mb, MAX_GROWTH_MB, "MB"),
     ]
     lines = [
         Measured("Kafka, batch", median(rates(readings, KAFKA, BATCH)), "rows/s"),
@@ -125,20 +123,24 @@ def verdicts(outcome: Outcome) -> list[Measured]:
         Measured("peak of a task, short range", outcome.short.worker_peak_mb, "MB"),
         Measured("peak of a task, tenfold range", outcome.long.worker_peak_mb, "MB"),
     ]
-    return [*judged, *lines]
+    return [*bounded, *lines]
 
 
 def content(form: str, outcome: Outcome) -> dict[str, Any]:
-    results = verdicts(outcome)
+    """Returns the keys of the file. `results` has medians of rows per second by source and way,
+    their ratios as medians of pairs, and the peak memory of a task.
+
+    - `set_up`: versions of Spark, of its source for Kafka and of Kafka; settings of Kafka's brokers
+      and their JVM.
+    - `miscounted`: readings that did not return exactly the written records.
+    - `readings`: each reading; see below.
+    - `one_task`: `rows` and `worker_peak_mb` of the two readings of a topic with one partition.
+    """
     return {
-        "machine": machine(),
-        "form": form,
-        "settings": asdict(outcome.settings),
+        **document(form, asdict(outcome.settings), verdicts(outcome)),
         "set_up": dict(outcome.set_up),
-        "results": rows(results),
-        "not_met": not_met(results),
         "miscounted": miscounted(outcome),
-        "readings": [_reading(reading) for reading in outcome.readings],
+        "readings": [reading_as_json(reading) for reading in outcome.readings],
         "one_task": [
             {"rows": task.totals.rows, "worker_peak_mb": round(task.worker_peak_mb, 1)}
             for task in (outcome.short, outcome.long)
@@ -146,20 +148,24 @@ def content(form: str, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def write(directory: Path, what: Mapping[str, Any]) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    name = "bench-spark-read.json" if what["form"] == "full" else "bench-spark-read.partial.json"
-    path = directory / name
-    path.write_text(json.dumps(what, indent=2) + "\n")
-    return path
+def reading_as_json(reading: Reading) -> dict[str, Any]:
+    """Returns the keys of a reading.
 
-
-def _reading(reading: Reading) -> dict[str, Any]:
+    - `source`: `tidelog` or `kafka`.
+    - `way`: `batch` (`spark.read`) or `stream` (`spark.readStream` with `availableNow`).
+    - `pair`: the number of the pair, counted from 1.
+    - `rows`, `key_bytes`, `value_bytes`: totals of all rows.
+    - `seconds`, `rows_per_second`: the duration and the speed.
+    - `worker_peak_mb`: resident memory of the largest Python worker; 0: there was none.
+    - `processor_seconds`: of Spark's JVM, of its Python workers, and of both clusters.
+    """
     return {
         "source": reading.source,
         "way": reading.way,
         "pair": reading.pair,
-        **reading.totals._asdict(),
+        "rows": reading.totals.rows,
+        "key_bytes": reading.totals.key_bytes,
+        "value_bytes": reading.totals.value_bytes,
         "seconds": round(reading.seconds, 3),
         "rows_per_second": round(reading.rows_per_second),
         "worker_peak_mb": round(reading.worker_peak_mb, 1),

@@ -35,11 +35,11 @@ KAFKA_LINGER_MS = 100
 KAFKA_PATIENCE_MS = 600_000
 _TAIL_BYTES = 4_000
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class DriverError(Exception):
-    """A driver has failed; `str(error)` has the end of its log."""
+    """A driver failed; `str(error)` has the end of its log."""
 
 
 @dataclass(frozen=True)
@@ -53,23 +53,23 @@ class Jars:
         return cls(maven.jars(SOURCE, directory), maven.jars(BROKERS, directory))
 
 
-async def run(directory: Path, settings: Settings, say: Say) -> Outcome:
+async def run(directory: Path, settings: Settings, print_line: PrintLine) -> Outcome:
     jars = Jars.resolved(directory)
     set_up = _set_up(settings, jars)
-    say("\n".join(f"{name}: {value}" for name, value in set_up.items()))
+    print_line("\n".join(f"{name}: {value}" for name, value in set_up.items()))
     tidelog = LocalCluster(directory / "tidelog", usual_ports=False)
     kafka = KafkaCluster(directory / "kafka", jars.brokers, settings.kafka_heap_mb)
     try:
         await tidelog.start()
         await tidelog.ready(READY_S)
         await kafka.start()
-        return await _Bench(directory, settings, jars, tidelog, kafka, say).run(set_up)
+        return await _Bench(directory, settings, jars, tidelog, kafka, print_line).run(set_up)
     finally:
         await asyncio.gather(tidelog.stop(), kafka.stop())
 
 
 class _Bench:
-    """Both clusters run all the time: the idle one costs the other the same."""
+    """The measurement. Both clusters run all the time: the idle one costs the other the same."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class _Bench:
         jars: Jars,
         tidelog: LocalCluster,
         kafka: KafkaCluster,
-        say: Say,
+        print_line: PrintLine,
     ) -> None:
         self._directory = directory
         self._settings = settings
         self._jars = jars
         self._tidelog = tidelog
         self._kafka = kafka
-        self._say = say
+        self._print_line = print_line
         self._drivers = 0
         self._options = {
             TIDELOG: {"bootstrap.servers": tidelog.bootstrap, "subscribe": TOPIC},
@@ -94,14 +94,14 @@ class _Bench:
 
     async def run(self, set_up: Mapping[str, object]) -> Outcome:
         await self._fill()
-        # Written data go to disk now, and not during a reading.
+        # Otherwise the kernel would write the data to disk during a reading.
         await asyncio.to_thread(os.sync)
         settings = self._settings
         readings = [
             await self._reading(source, task, pair)
             for task, pairs in ((Task.BATCH, settings.pairs), (Task.STREAM, settings.stream_pairs))
             for pair in range(1, pairs + 1)
-            # Each is the first of every other pair.
+            # The first source alternates.
             for source in ((TIDELOG, KAFKA) if pair % 2 else (KAFKA, TIDELOG))
         ]
         short = await self._one_task(short_records(settings))
@@ -122,7 +122,7 @@ class _Bench:
         }
         filled = await self._drive(self._order(Task.FILL, KAFKA, options=options))
         await self._kafka.in_sync()
-        self._say(f"Kafka is filled, by Spark, in {filled.seconds:.0f} s")
+        self._print_line(f"Kafka is filled, by Spark, in {filled.seconds:.0f} s")
         common = {"value_bytes": settings.value_bytes, "batch_bytes": settings.batch_bytes}
         await tidelog_topics.fill(
             self._tidelog.bootstrap,
@@ -140,7 +140,7 @@ class _Bench:
             replicas=1,
             **common,
         )
-        self._say("Tidelog is filled")
+        self._print_line("Tidelog is filled")
 
     async def _reading(self, source: str, task: Task, pair: int) -> Reading:
         answer = await self._drive(self._order(task, source, options=self._options[source]))
@@ -153,7 +153,7 @@ class _Bench:
             answer.worker_peak_mb,
             answer.processor_seconds,
         )
-        self._say(
+        self._print_line(
             f"{task} {pair}, {source}: {reading.rows_per_second:,.0f} rows/s; processor seconds "
             + ", ".join(f"{part} {of:.1f}" for part, of in answer.processor_seconds.items())
         )
@@ -164,7 +164,7 @@ class _Bench:
         order = self._order(Task.BATCH, TIDELOG, options=options)
         order = Order(**{**asdict(order), "topic": ONE_PARTITION, "ends": [records], "warm": False})
         answer = await self._drive(order)
-        self._say(f"one task, {records:,} records: {answer.worker_peak_mb:.0f} MB")
+        self._print_line(f"one task, {records:,} records: {answer.worker_peak_mb:.0f} MB")
         return OneTask(answer.totals, answer.worker_peak_mb)
 
     def _order(self, task: Task, source: str, options: Mapping[str, str]) -> Order:
@@ -229,7 +229,7 @@ def _set_up(settings: Settings, jars: Jars) -> dict[str, object]:
         "Kafka's brokers": maven.version("kafka_2.13", jars.brokers),
         "their JVM": " ".join(jvm_options(settings.kafka_heap_mb)),
         "their settings": " ".join(f"{key}={value}" for key, value in COMMON.items()),
-        "Tidelog's settings": "all by default",
+        "Tidelog's settings": "defaults",
         "both": f"3 brokers, {settings.partitions} partitions, {REPLICATION_FACTOR} replicas, "
         f"acks=all, no compression, batches of {settings.batch_bytes} bytes; both run while "
         "either is read",

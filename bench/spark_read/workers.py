@@ -19,7 +19,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def below(pid: int) -> list[int]:
-    """All descendants of a process."""
+    """Returns all descendants of a process."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for directory in Path("/proc").glob("[0-9]*"):
         fields = _stat(int(directory.name))
@@ -35,20 +35,21 @@ def below(pid: int) -> list[int]:
 
 
 def workers_below(pid: int) -> list[int]:
-    """Python workers, and the daemon that forks them."""
+    """Returns Python workers, and the daemon that forks them."""
     return [one for one in below(pid) if _WORKER in _command(one)]
 
 
 def processor_seconds(pids: Iterable[int]) -> float:
-    """The processor time of living processes, and of their children that have ended."""
+    """Returns the processor time of living processes and of their ended children."""
     fields = (_stat(pid) for pid in pids)
     return sum(sum(map(int, of_one[11:15])) for of_one in fields if of_one) / _TICKS
 
 
 class PeakMemory:
-    """The peak memory of the largest Python worker below this process during the context.
+    """The peak memory of the largest Python worker below this process, during the context.
 
-    A worker that has worked before starts with its earlier peak."""
+    A worker that existed before starts with its earlier peak.
+    """
 
     def __init__(self) -> None:
         self._peaks_mb: dict[int, float] = {}
@@ -74,12 +75,12 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while True:
-            self._look()
+            self._sample()
             if self._ended.wait(POLL_S):
-                self._look()
+                self._sample()
                 return
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         for pid in workers_below(os.getpid()):
             try:
                 self._peaks_mb[pid] = rss_mb(pid, "VmHWM")
@@ -107,8 +108,8 @@ class Spent:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields from the state on; None: the process has ended. The name before them may contain
-    spaces."""
+    """Returns the fields from the state on; empty: the process has ended. The name before them may
+    contain spaces."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

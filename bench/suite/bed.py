@@ -38,7 +38,7 @@ class Bed:
         self._topics = 0
 
     async def ceiling(self, seconds: float, message_bytes: int = MESSAGE_BYTES) -> float:
-        """10^6 bytes per second, also by the process that produces."""
+        """Returns the ceiling in 10^6 bytes per second, measured by the process that produces."""
         return await self.producer.call(
             ceiling_mb_per_second, self._noop_address, message_bytes, seconds
         )
@@ -52,7 +52,7 @@ class Bed:
         *,
         keeps_all: bool = False,
     ) -> AsyncIterator[str]:
-        """A new topic, which is deleted afterwards."""
+        """Yields a new topic, which is deleted afterwards."""
         self._topics += 1
         name = f"bench-{self._topics}"
         kept = {} if keeps_all else retention(partitions)
@@ -95,14 +95,14 @@ async def bed(directory: Path) -> AsyncIterator[Bed]:
 
 
 def retention(partitions: int) -> dict[str, str]:
-    """For a topic of so many partitions."""
+    """Returns the retention of a topic with this number of partitions."""
     kept = KEPT_BYTES // partitions
     segment = min(MAX_SEGMENT_BYTES, max(MIN_SEGMENT_BYTES, kept // 4))
     return {"retention_bytes": str(kept), "segment_bytes": str(segment)}
 
 
 def _forget_pages(directory: Path) -> None:
-    """Brokers may delete files and directories meanwhile."""
+    """Drops the files of a directory from the page cache. Brokers may delete files meanwhile."""
     for parent, _, names in os.walk(directory):
         for name in names:
             try:

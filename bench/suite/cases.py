@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 
-from bench.percentiles import median
 from bench.report import Measured, at_least, at_most, of_ceiling
 from bench.suite.matrix import AT_ONCE_BY_LEADER, ONE_REPLICA, USUAL, Case, size_text
 from bench.suite.outcome import Chart, Line, Outcome, Point
 
-# As shares of C: the usual case with factor 3 and with factor 1; acks=1, as a share of acks=all.
-WANTED_RATIO = {USUAL: 1 / 4, ONE_REPLICA: 1 / 2}
-WANTED_OF_ACKS_1 = 0.55
-WANTED_MEMORY_MB = 200.0
+# Shares of C for the usual case with factor 3 and with factor 1; the share of acks=all in acks=1.
+MIN_RATIO = {USUAL: 1 / 4, ONE_REPLICA: 1 / 2}
+MIN_SHARE_OF_ACKS_1 = 0.55
+MAX_MEMORY_MB = 200.0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`ceiling`, `mb_per_second`: 10^6 bytes per second of values before compression.
-    `ratio`: the median of pairs.
-    `..._cpu_s_per_gb`: processor seconds, of the producing process, and of all brokers."""
+    """The measured values of a case.
+
+    - `ceiling`, `mb_per_second`: 10^6 bytes per second of values before compression.
+    - `ratio`: the median of pairs.
+    - `..._cpu_s_per_gb`: processor seconds of all brokers, and of the producing process.
+    """
 
     case: Case
     ceiling: float
@@ -41,8 +44,11 @@ class Found:
 
 
 def outcome(found: Sequence[Found], larger: Mapping[int, float], memory_mb: float) -> Outcome:
-    """`larger`: ceilings with messages of other sizes, by size.
-    `memory_mb`: the peak memory of a broker."""
+    """Returns the outcome.
+
+    - `larger`: ceilings with messages of other sizes, by size.
+    - `memory_mb`: the peak memory of a broker.
+    """
     by_case = {one.case: one for one in found}
     ceilings = [one.ceiling for one in found]
     results = [
@@ -55,13 +61,15 @@ def outcome(found: Sequence[Found], larger: Mapping[int, float], memory_mb: floa
     ]
     if USUAL in by_case and AT_ONCE_BY_LEADER in by_case:
         share = by_case[USUAL].mb_per_second / by_case[AT_ONCE_BY_LEADER].mb_per_second
-        results.append(at_least("acks=all of acks=1, 1 KiB, factor 3", share, WANTED_OF_ACKS_1, ""))
+        results.append(
+            at_least("acks=all of acks=1, 1 KiB, factor 3", share, MIN_SHARE_OF_ACKS_1, "")
+        )
     results += [
         at_most("records that were not acknowledged", sum(one.failed for one in found), 0, ""),
         at_most(
             "broker memory under load, largest of three (peak RSS)",
             memory_mb,
-            WANTED_MEMORY_MB,
+            MAX_MEMORY_MB,
             "MB",
         ),
     ]
@@ -74,17 +82,18 @@ def outcome(found: Sequence[Found], larger: Mapping[int, float], memory_mb: floa
 
 def _measured(found: Found) -> Measured:
     name = f"produce {found.case.name}"
-    bound = WANTED_RATIO.get(found.case)
+    bound = MIN_RATIO.get(found.case)
     if bound is None:
         return Measured(name, found.mb_per_second, "MB/s", found.ratio)
     return of_ceiling(name, found.mb_per_second, found.ratio, bound, "MB/s")
 
 
 def charts(found: Sequence[Found]) -> list[Chart]:
-    """The share of C over the size of a record.
+    """Returns charts of the share of C over the size of a record.
 
-    A line for each way that was measured with several sizes; one chart for each compression and
-    number of partitions."""
+    There is one chart for each compression and number of partitions, with a line for each case that
+    was measured with several sizes.
+    """
     several: dict[Case, list[Found]] = {}
     for one in found:
         if not one.case.by_record:
@@ -106,17 +115,17 @@ def charts(found: Sequence[Found]) -> list[Chart]:
             x_log=True,
         )
         for (codec, partitions), lines in pictures.items()
-    ] + _one_thing_changed(found)
+    ] + _one_parameter_changed(found)
 
 
-def _one_thing_changed(found: Sequence[Found]) -> list[Chart]:
-    """The usual case beside those that differ from it in one parameter."""
+def _one_parameter_changed(found: Sequence[Found]) -> list[Chart]:
+    """Returns a chart of the usual case and those that differ from it in one parameter."""
     near = [one for one in found if _differences(one.case) <= 1]
     if len(near) < 2 or len(found) > len(near):
         return []
     line = Line("", [Point(number, one.mb_per_second) for number, one in enumerate(near)])
     names = [one.case.name for one in near]
-    title = "Producing: the usual case, and what changes with each thing"
+    title = "Producing: the usual case, with one parameter changed"
     return [Chart("throughput", title, "", "MB/s", [line], ticks=names)]
 
 

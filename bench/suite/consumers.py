@@ -11,14 +11,14 @@ from tidelog.client import Consumer
 from tidelog.model import TopicPartition
 
 POLL_MS = 200
-# A producer at full speed has ended if no record arrives for so long.
+# A producer at full speed has ended if no record arrives for this time.
 QUIET_S = 1.5
 FIRST_S = 30.0
 GIVE_UP_S = 60.0
 
 
 class Read(NamedTuple):
-    """`cpu_s`: of this process."""
+    """A reading. `cpu_s`: processor time of this process."""
 
     records: int
     seconds: float
@@ -53,9 +53,9 @@ async def read_for(bootstrap: str, topic: str, seconds: float) -> Read:
         began_cpu, began = time.process_time(), time.perf_counter()
         found = of_round = 0
         while time.perf_counter() < began + seconds:
-            got = await _poll(consumer, one_by_one=False)
-            found += got
-            of_round += got
+            count = await _poll(consumer, one_by_one=False)
+            found += count
+            of_round += count
             if of_round >= total:
                 of_round = 0
                 await consumer.seek_to_beginning()
@@ -70,36 +70,39 @@ async def follow(bootstrap: str, topic: str, *, one_by_one: bool) -> Read:
         first = last = last_cpu = first_cpu = 0.0
         found = 0
         while time.perf_counter() < waits_until:
-            got = await _poll(consumer, one_by_one=one_by_one)
-            if got:
+            count = await _poll(consumer, one_by_one=one_by_one)
+            if count:
                 last, last_cpu = time.perf_counter(), time.process_time()
                 waits_until = last + QUIET_S
                 if not first:
                     first, first_cpu = last, last_cpu
                 else:
-                    found += got  # the first record only starts the clock
+                    found += count  # the first record only starts the clock
         return Read(found, max(last - first, 1e-9), last_cpu - first_cpu)
 
 
 async def observe(bootstrap: str, topic: str, warm_up_s: float) -> Timed:
-    """Milliseconds from the timestamp of each record until its arrival, up to the last of each
-    partition.
+    """Returns the milliseconds from the due time of each record until its arrival, up to the last
+    record of each partition.
 
-    Records that were due within `warm_up_s` of the first do not count."""
+    Records that were due within `warm_up_s` of the first one do not count.
+    """
     found: list[float] = []
     async with Consumer(bootstrap) as consumer:
-        going = set(await _at_end(consumer, topic))
+        active = set(await _at_end(consumer, topic))
         counts_from = 0.0
-        while going:
+        while active:
             records = await consumer.poll(int(GIVE_UP_S * 1000))
             now = time.perf_counter()
             if not records:
-                raise TimeoutError(f"no record for {GIVE_UP_S:g} s, and {len(going)} are to end")
+                raise TimeoutError(
+                    f"no record for {GIVE_UP_S:g} s; {len(active)} partitions have not ended"
+                )
             for record in records:
                 assert record.value is not None
                 (due,) = STAMP.unpack_from(record.value)
                 if due == LAST:
-                    going.discard(TopicPartition(record.topic, record.partition))
+                    active.discard(TopicPartition(record.topic, record.partition))
                 elif due != NOT_TIMED:
                     counts_from = counts_from or due + warm_up_s
                     if due >= counts_from:
@@ -108,7 +111,7 @@ async def observe(bootstrap: str, topic: str, warm_up_s: float) -> Timed:
 
 
 async def _at_end(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Records that are written after this has returned are not missed."""
+    """Assigns the topic at its end: records that are written afterwards are read."""
     partitions = await consumer.partitions_of(topic)
     ends = await consumer.end_offsets(partitions)
     consumer.assign(partitions)

@@ -1,26 +1,12 @@
-"""`out/bench.json`, in all but the full form `out/bench.partial.json`:
+"""The file of `make bench`: `out/bench.json`, in all but the full form `out/bench.partial.json`.
 
-- `machine`: processor, cores, memory, Python, kernel;
-- `form`: "full", "quick", or "custom" where a setting is different; `settings`: all of them, by the
-  names of the options;
-- `results`: the rows of the table, a list of `name`, `value`, `unit`, `ratio_to_ceiling` (to C, the
-  no-op gRPC call of the same part, measured in turn; null: it does not apply), `wanted` (the bound,
-  as a text), `met` (null where there is no bound) and `part`;
-- `not_met`: names of results beyond their bounds; empty with exit status 0, else it is 1;
-- `seconds`: the duration of each part; `measured`: for each the `commit`, with a + where files
-  differed, the `python` and the time when it ended (`at`, UTC);
-- `parts`: by part, `charts` (the content of `out/bench.html`, as numbers) and `details`: throughput
-  has its `cases` (with processor seconds of brokers and client for each GB) and `larger_ceilings`;
-  latency the whole distributions; scale and alone for each size what was `found`, `problems`, and
-  `growth_exponents`, the power of the number of partitions with which each cost grows.
-
-Parts that run separately replace their own entries in the file and leave the others unchanged."""
+Parts that run separately replace their own entries in the file and leave the others unchanged.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +30,24 @@ def content(
     measured: Mapping[str, Mapping[str, str]],
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """`seconds`, `measured`: of these outcomes.
-    `before`: the previous content of the file; empty: there was none."""
+    """Returns the keys of the file.
+
+    - `machine`: processor, cores, memory, Python, kernel.
+    - `form`, `settings`: `full`, `quick`, or `custom` if a setting differs; all settings by the
+      names of the options.
+    - `results`: the rows of the table, each with its `part`.
+    - `not_met`: names of the results beyond their bounds; with any, the exit status is 1.
+    - `seconds`: the duration of each part.
+    - `measured`: for each part, the `commit` (with a + if files differed), the version of `python`,
+      and the time of its end (`at`, UTC).
+    - `parts`: for each part, `charts` (the numbers of the charts in the page) and `details`.
+      Details of `throughput` are its `cases`, with processor seconds of brokers and client for each
+      GB, and `larger_ceilings`; of `latency`, the distributions; of `scale` and `alone`, for each
+      size the values that were `found` and the `problems`, and `growth_exponents`: the power of the
+      number of partitions with which each cost grows.
+
+    `before` is the previous content of the file; empty: there was none.
+    """
     results = [row for row in before.get("results", ()) if row["part"] not in outcomes]
     results += [_row(part, r) for part, found in outcomes.items() for r in found.results]
     results.sort(key=lambda row: PARTS.index(row["part"]))
@@ -67,35 +69,31 @@ def content(
 
 
 def read(path: Path) -> Mapping[str, Any]:
-    """Empty if there is none."""
+    """Returns the content of the file; empty if it does not exist."""
     found: Mapping[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return found
 
 
-def write(path: Path, whole: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(whole, indent=2) + "\n")
-
-
-def charts_of(whole: Mapping[str, Any]) -> Mapping[str, Sequence[Chart]]:
-    """By part."""
+def charts_of(document: Mapping[str, Any]) -> Mapping[str, Sequence[Chart]]:
+    """Returns the charts by part."""
     return {
         part: [chart_from_json(chart) for chart in held["charts"]]
-        for part, held in whole["parts"].items()
+        for part, held in document["parts"].items()
     }
 
 
-def results_of(whole: Mapping[str, Any]) -> Mapping[str, Sequence[Measured]]:
-    """By part."""
+def results_of(document: Mapping[str, Any]) -> Mapping[str, Sequence[Measured]]:
+    """Returns the results by part."""
     found: dict[str, list[Measured]] = {}
-    for row in whole["results"]:
-        values = {name: value for name, value in row.items() if name != "part"}
-        found.setdefault(row["part"], []).append(Measured(**values))
+    for row in document["results"]:
+        values = {name: value for name, value in row.items() if name not in ("part", "wanted")}
+        result = Measured(**values, bound=row["wanted"])
+        found.setdefault(row["part"], []).append(result)
     return found
 
 
 def _row(part: str, result: Measured) -> dict[str, Any]:
-    row = asdict(result) | {"part": part, "value": round(result.value, 4)}
+    row = result.as_json() | {"part": part, "value": round(result.value, 4)}
     if result.ratio_to_ceiling is not None:
         row["ratio_to_ceiling"] = round(result.ratio_to_ceiling, 4)
     return row

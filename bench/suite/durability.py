@@ -1,9 +1,11 @@
-"""`synced` topics, where a record counts once it is on the disks, against `replicated` ones: with
-64 records in flight, which share syncs (group commit), and with one in flight, which does not."""
+"""`synced` topics, in which a record counts once it is on the disks, compared with `replicated`
+topics: with one record in flight, and with many, which share syncs (group commit)."""
 
 from __future__ import annotations
 
-from bench.percentiles import median, told
+from statistics import median
+
+from bench.percentiles import percentiles
 from bench.report import Measured, at_least
 from bench.suite.bed import Bed
 from bench.suite.matrix import USUAL
@@ -14,7 +16,7 @@ from bench.suite.settings import Settings
 
 IN_FLIGHT = (1, 8, 64, 256)
 BOUNDED = 64
-WANTED_OF_REPLICATED = 0.5
+MIN_SHARE_OF_REPLICATED = 0.5
 DURABILITIES = ("replicated", "synced")
 
 
@@ -38,7 +40,7 @@ async def run(bed: Bed, settings: Settings, display: Display) -> Outcome:
                         settings.in_flight_s,
                     )
                 rates[name].append(rate)
-                medians[name].append(told(latencies).get("p50", latencies[-1]))
+                medians[name].append(percentiles(latencies).get("p50", latencies[-1]))
         for name in DURABILITIES:
             what = f"{name}, {in_flight} in flight"
             lines[name].append(Point(in_flight, median(rates[name])))
@@ -47,7 +49,7 @@ async def run(bed: Bed, settings: Settings, display: Display) -> Outcome:
         if in_flight == BOUNDED:
             shares = [s / r for s, r in zip(rates["synced"], rates["replicated"], strict=True)]
             name = f"synced of replicated, {in_flight} in flight"
-            results.append(at_least(name, median(shares), WANTED_OF_REPLICATED, ""))
+            results.append(at_least(name, median(shares), MIN_SHARE_OF_REPLICATED, ""))
     chart = Chart(
         "durability",
         "Records a second, acks=all, factor 3, 1 KiB",

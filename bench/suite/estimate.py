@@ -10,9 +10,9 @@ from bench.suite.settings import Settings
 CLUSTER_S = 6.0
 TOPIC_S = 0.4
 FOLLOWING_S = 1.7
-# The write and read rates of a machine with two cores, 10^6 bytes per second.
+# The write and read rates of a machine with two cores, in 10^6 bytes per second.
 WRITES_MB, READS_MB, READS_RECORDS_MB = 60.0, 300.0, 80.0
-# For a real cluster, beyond fixed waits; for each 1,000 partitions.
+# For a real cluster, without fixed waits, and for each 1,000 partitions.
 SIZE_S, SIZE_S_EACH_1000 = 32.0, 17.0
 ALONE_S, ALONE_S_EACH_1000 = 1.2, 0.28
 SLOW_S = {"restart": 60.0, "rolling": 60.0, "history": 40.0}
@@ -40,14 +40,14 @@ def seconds(part: str, settings: Settings) -> float:
             return SLOW_S[part]
 
 
-def text(whole: float) -> str:
+def text(seconds_in_total: float) -> str:
     """
     >>> text(50), text(100), text(3700)
     ('50 s', '2 min', '1 h 2 min')
     """
-    if whole < 60:
-        return f"{whole:.0f} s"
-    minutes = -(-int(whole) // 60)
+    if seconds_in_total < 60:
+        return f"{seconds_in_total:.0f} s"
+    minutes = -(-int(seconds_in_total) // 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 

@@ -16,7 +16,7 @@ from bench.suite.settings import Settings
 from bench.suite.waits import OneInFlight, Rate, outcome
 
 PARTITIONS = USUAL.partitions
-# Time for the consumer to reach the end.
+# Time for the consumer to reach the end of the topic.
 SETTLE_S = 0.7
 
 
@@ -37,14 +37,18 @@ async def run(bed: Bed, settings: Settings, display: Display) -> Outcome:
 
 async def _one_in_flight(bed: Bed, settings: Settings, factor: int) -> Timed:
     async with bed.topic(PARTITIONS, factor) as topic:
-        found = await bed.producer.call(
-            one_in_flight,
-            bed.bootstrap,
-            topic,
-            PARTITIONS,
-            USUAL.record_bytes,
-            settings.one_in_flight_s,
-        )
+        return await _acknowledged(bed, settings, topic)
+
+
+async def _acknowledged(bed: Bed, settings: Settings, topic: str) -> Timed:
+    found = await bed.producer.call(
+        one_in_flight,
+        bed.bootstrap,
+        topic,
+        PARTITIONS,
+        USUAL.record_bytes,
+        settings.one_in_flight_s,
+    )
     return timed(found)
 
 
@@ -52,15 +56,7 @@ async def _followed(bed: Bed, settings: Settings) -> tuple[Timed, Timed]:
     async with bed.topic(PARTITIONS) as topic:
         observing = asyncio.create_task(bed.consumer.call(observe, bed.bootstrap, topic, 0.2))
         await asyncio.sleep(SETTLE_S)
-        acknowledged = await bed.producer.call(
-            one_in_flight,
-            bed.bootstrap,
-            topic,
-            PARTITIONS,
-            USUAL.record_bytes,
-            settings.one_in_flight_s,
-        )
-        return timed(acknowledged), await observing
+        return await _acknowledged(bed, settings, topic), await observing
 
 
 async def _at_rate(bed: Bed, settings: Settings, rate: int) -> Rate:

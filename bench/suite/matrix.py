@@ -1,4 +1,4 @@
-"""The ways of producing that are measured. Pure."""
+"""The cases of producing that are measured. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ACKS = {Acks.LEADER: "1", Acks.ALL: "all"}
 
 
 class Case(NamedTuple):
-    """`by_record`: with a `send` for each record, instead of a `send_many` for each batch."""
+    """A case. `by_record`: uses `send` for each record, instead of `send_many` for each batch."""
 
     record_bytes: int = 1 << 10
     acks: Acks = Acks.ALL
@@ -68,7 +68,7 @@ def full() -> list[Case]:
 
 
 def diagonal() -> list[Case]:
-    """The usual case, and those that differ from it in one parameter."""
+    """Returns the usual case, and those that differ from it in one parameter."""
     others = [
         *(USUAL._replace(record_bytes=size) for size in SIZES),
         *(USUAL._replace(acks=acks) for acks in _ACKS),

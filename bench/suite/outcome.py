@@ -1,5 +1,4 @@
-"""The outcome of a part of the suite: values with their verdicts, charts, and details. Plain
-values."""
+"""The outcome of a part of the suite: results with their verdicts, charts, and details. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +21,11 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`name`: of its file.
-    `ticks`: names for the integers of x, which make it a bar chart."""
+    """A chart.
+
+    - `name`: the name of its file.
+    - `ticks`: names for the integers of x, which make it a bar chart.
+    """
 
     name: str
     title: str
@@ -52,7 +54,7 @@ def chart_from_json(value: Mapping[str, Any]) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`details`: values that JSON can hold."""
+    """The outcome of a part. `details`: values that JSON can hold."""
 
     results: Sequence[Measured]
     charts: Sequence[Chart] = ()

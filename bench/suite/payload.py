@@ -1,4 +1,4 @@
-"""Values of random words from a vocabulary, which compress like texts, by about three to one.
+"""Values of random words from a vocabulary. They compress like texts, by about three to one.
 
 Zeros would compress too well, and random bytes not at all. Pure."""
 
@@ -13,7 +13,7 @@ WORD_LETTERS = (3, 9)
 
 
 def values(record_bytes: int, count: int, seed: int = 1) -> list[bytes]:
-    """Equal seeds give equal values."""
+    """Returns values; equal seeds give equal values."""
     text = _text(record_bytes * count, random.Random(seed))
     return [text[i * record_bytes : (i + 1) * record_bytes] for i in range(count)]
 

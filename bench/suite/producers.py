@@ -19,18 +19,21 @@ from tidelog.model import Codec
 
 # The warm-up of the open loop, which does not count.
 WARM_UP_S = 1.0
-# Waits for the last acknowledgements of an overload, but not forever.
+# Timeout for the last acknowledgements after an overload.
 DRAIN_S = 30.0
 # The time when a record was due, by the clock that all processes of a machine share.
 STAMP = struct.Struct("<d")
-# Takes the place of the time: this record is not timed, and none follows it in its partition.
+# Stamps of records that are not timed; LAST is in the last record of its partition.
 NOT_TIMED, LAST = 0.0, -1.0
 
 
 class Produced(NamedTuple):
-    """Acknowledged values, in bytes before compression.
-    `failed`: records.
-    `cpu_s`: of this process."""
+    """The acknowledged values.
+
+    - `bytes`: before compression.
+    - `failed`: the number of failed records.
+    - `cpu_s`: processor time of this process.
+    """
 
     bytes: int
     records: int
@@ -59,7 +62,7 @@ async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Pro
         await producer.flush()
         failed = 0
 
-        def settled(records: int, delivery: asyncio.Future[object]) -> None:
+        def on_delivery(records: int, delivery: asyncio.Future[object]) -> None:
             nonlocal failed
             if delivery.exception() is not None:
                 failed += records
@@ -72,11 +75,11 @@ async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Pro
             if case.by_record:
                 for value in batch:
                     one = await producer.send(topic, value, partition=number)
-                    one.add_done_callback(partial(settled, 1))
+                    one.add_done_callback(partial(on_delivery, 1))
             else:
                 many = await producer.send_many(topic, batch, partition=number)
                 for of_batch in many.batches:
-                    of_batch.add_done_callback(partial(settled, len(batch)))
+                    of_batch.add_done_callback(partial(on_delivery, len(batch)))
             sent += 1
         await producer.flush()
         took, cpu = time.perf_counter() - began, time.process_time() - began_cpu
@@ -85,7 +88,10 @@ async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Pro
 
 
 async def fill(bootstrap: str, topic: str, partitions: int, record_bytes: int, size: int) -> int:
-    """Writes records of `size` bytes in all or a little more. Raises if one is not written."""
+    """Writes records of at least `size` bytes in total. Returns their number.
+
+    Raises the error of a record that is not written.
+    """
     batch = values(record_bytes, BATCH_BYTES // record_bytes)
     rounds = -(-size // (partitions * len(batch) * record_bytes))
     async with Producer(bootstrap, batch_bytes=BATCH_BYTES) as producer:
@@ -102,7 +108,7 @@ async def fill(bootstrap: str, topic: str, partitions: int, record_bytes: int, s
 
 
 async def touch(bootstrap: str, topics: list[str], partitions: int, record_bytes: int) -> float:
-    """Seconds until each partition of each topic has a record that all replicas acknowledged."""
+    """Writes a record to each partition. Returns the seconds until all are acknowledged."""
     value = values(record_bytes, 1)
     async with Producer(bootstrap, codec=Codec.NONE) as producer:
         began = time.perf_counter()
@@ -119,8 +125,8 @@ async def touch(bootstrap: str, topics: list[str], partitions: int, record_bytes
 async def one_in_flight(
     bootstrap: str, topic: str, partitions: int, record_bytes: int, seconds: float
 ) -> list[float]:
-    """Milliseconds from each `send` to its acknowledgement by all, sorted; the first tenth of the
-    time does not count."""
+    """Returns the sorted milliseconds from each `send` to its acknowledgement by all replicas. The
+    first tenth of the time does not count."""
     rest = bytes(record_bytes - STAMP.size)
     found: list[float] = []
     async with Producer(bootstrap, linger_ms=0) as producer:
@@ -141,11 +147,12 @@ async def one_in_flight(
 async def many_in_flight(
     bootstrap: str, topic: str, partitions: int, in_flight: int, seconds: float
 ) -> tuple[float, list[float]]:
-    """Records per second, and the latency of each in milliseconds, sorted.
+    """Returns records per second, and their sorted latencies in milliseconds.
 
-    The given number is in flight. Each record is replaced, when it is acknowledged, by one for a
-    random partition, as a key would choose it. Round-robin would make bunches: the records that one
-    leader has acknowledged would go to the next one together."""
+    The given number of records is in flight. An acknowledged record is replaced by one for a random
+    partition, as a key would choose it. Round-robin would make bunches: the records that one leader
+    has acknowledged would go to the next leader together.
+    """
     value = values(1 << 10, 1)[0]
     found: list[float] = []
     async with Producer(bootstrap, linger_ms=0) as producer:
@@ -167,14 +174,16 @@ async def many_in_flight(
 async def open_loop(
     bootstrap: str, topics: list[str], partitions: int, rate: float, seconds: float
 ) -> Timed:
-    """Single records of 1 KiB at a fixed rate, round-robin over topics and partitions. Latencies
-    are from when each was due to its acknowledgement by all."""
+    """Sends single records of 1 KiB at a fixed rate, round-robin over topics and partitions.
+
+    Latencies count from the due time of a record to its acknowledgement by all replicas.
+    """
     rest = bytes((1 << 10) - STAMP.size)
     latencies = Latencies()
-    unsettled: set[asyncio.Future[Delivery]] = set()
+    in_flight: set[asyncio.Future[Delivery]] = set()
 
-    def settled(due: float, delivery: asyncio.Future[Delivery]) -> None:
-        unsettled.discard(delivery)
+    def on_delivery(due: float, delivery: asyncio.Future[Delivery]) -> None:
+        in_flight.discard(delivery)
         if delivery.exception() is None:
             latencies.note(due, time.perf_counter())
         else:
@@ -198,10 +207,10 @@ async def open_loop(
                 except TidelogError:
                     latencies.note_failure(due)
                     continue
-                unsettled.add(delivery)
-                delivery.add_done_callback(partial(settled, due))
-        if unsettled:
-            await asyncio.wait(set(unsettled), timeout=DRAIN_S)
+                in_flight.add(delivery)
+                delivery.add_done_callback(partial(on_delivery, due))
+        if in_flight:
+            await asyncio.wait(set(in_flight), timeout=DRAIN_S)
         for topic in topics:
             await _end(producer, topic, partitions)
     counted = latencies.within(begin + WARM_UP_S, end)

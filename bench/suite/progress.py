@@ -1,5 +1,5 @@
-"""The progress that the terminal shows while the suite runs. It is drawn only between two
-measurements, because drawing would disturb one."""
+"""The progress that the terminal shows while the suite runs. It is drawn only between measurements,
+because drawing would disturb them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Display:
         self._progress.refresh()
 
     def end(self) -> None:
-        """The end of the part."""
+        """Ends the part."""
         self._progress.update(self._part, visible=False)
         self._progress.advance(self._all)
         self._progress.refresh()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from statistics import median
 
-from bench.percentiles import median
 from bench.report import Measured, of_ceiling
 from bench.suite.bed import Bed
 from bench.suite.consumers import Read, follow, read_all, read_for
@@ -15,10 +15,10 @@ from bench.suite.producers import Produced, fill, produce
 from bench.suite.progress import Display
 from bench.suite.settings import Settings
 
-WANTED_BATCHES_OF_C = 0.7
+MIN_BATCHES_OF_C = 0.7
 RECORD_BYTES = USUAL.record_bytes
 PARTITIONS = USUAL.partitions
-# Time for a consumer to reach the position from which it follows.
+# Time for a consumer to reach the end of the topic.
 SETTLE_S = 0.7
 
 
@@ -79,7 +79,7 @@ async def _backlog(
             "consume batches, a backlog in memory",
             median(speeds["memory"]),
             ratios["memory"],
-            WANTED_BATCHES_OF_C,
+            MIN_BATCHES_OF_C,
             "MB/s",
         ),
         Measured(
@@ -106,7 +106,7 @@ async def _beside(bed: Bed, settings: Settings, backlog: str) -> list[Measured]:
             bed.producer.call(produce, bed.bootstrap, topic, USUAL, seconds),
             bed.consumer.call(read_for, bed.bootstrap, backlog, seconds),
         )
-    return _pair("a backlog is read", produced, read, ceiling, "batches of a backlog, all the time")
+    return _pair("a backlog is read", produced, read, ceiling, "batches of a backlog")
 
 
 async def _tail(bed: Bed, settings: Settings, *, one_by_one: bool) -> list[Measured]:
@@ -119,7 +119,7 @@ async def _tail(bed: Bed, settings: Settings, *, one_by_one: bool) -> list[Measu
         produced = await bed.producer.call(produce, bed.bootstrap, topic, USUAL, settings.produce_s)
         read = await following
     what = "records" if one_by_one else "batches"
-    return _pair(f"its {what} are followed", produced, read, ceiling, f"{what} at the tail")
+    return _pair(f"its {what} are consumed at once", produced, read, ceiling, f"{what} at the tail")
 
 
 def _pair(

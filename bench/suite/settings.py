@@ -10,14 +10,17 @@ from bench.options import CUSTOM
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`matrix`: all cases of producing, else a diagonal through them.
-    `repeats`: of each value that is measured in turn with another.
-    `..._s`: the duration of one measurement; `settle_s`: until written data are on the disk.
-    `read_mb`: the size of the backlog that consumers read.
-    `rates`: records per second of open loops.
-    `sizes`: partitions of real clusters, `alone_sizes` of a controller alone.
-    `profile`: whether py-spy samples each step of these clusters into out/profiles, which slows
-    them down."""
+    """The amount of work.
+
+    - `matrix`: whether to measure all cases of producing, or only a diagonal through them.
+    - `repeats`: how often each value is measured, in turn with another one.
+    - `..._s`: the duration of one measurement; `settle_s`: until written data are on the disk.
+    - `read_mb`: the size of the backlog that consumers read.
+    - `rates`: records per second of open loops.
+    - `sizes`, `alone_sizes`: numbers of partitions of real clusters, and of a controller alone.
+    - `profile`: whether py-spy samples each step of these clusters into out/profiles, which slows
+      them down.
+    """
 
     matrix: bool
     repeats: int
@@ -78,25 +81,27 @@ PARTS = (*ON_ONE_CLUSTER, *SCALE_PARTS, *SLOW_PARTS)
 
 
 def parts_of(form: str, requested: Sequence[str]) -> tuple[str, ...]:
-    """The parts in their order, whatever the requested order; none requested: all of the form."""
+    """Returns the requested parts in their order; none requested: all parts of the form."""
     if requested:
         return tuple(part for part in PARTS if part in requested)
     return PARTS if form == FULL_FORM else (*ON_ONE_CLUSTER, *SCALE_PARTS)
 
 
 def chosen(form: str, given: Mapping[str, object]) -> tuple[str, Settings]:
-    """`given`: the settings that differ from the form; None: as in the form. Raises ValueError for
-    invalid ones."""
-    usual = FULL if form == FULL_FORM else QUICK
+    """Returns the form and its settings. Raises `ValueError` for invalid ones.
+
+    - `given`: the settings that differ from the form; None: as in the form.
+    """
+    defaults = FULL if form == FULL_FORM else QUICK
     changed = {name: value for name, value in given.items() if value is not None}
     for name, value in changed.items():
         if isinstance(value, bool):
             continue
         numbers = value if isinstance(value, tuple) else (value,)
         if not numbers or any(number <= 0 for number in numbers):
-            raise ValueError(f"--{name.replace('_', '-')} is {value}; it is above 0")
-    settings = replace(usual, **changed)  # type: ignore[arg-type]
-    return (form if settings == usual else CUSTOM), settings
+            raise ValueError(f"--{name.replace('_', '-')} is {value}; it must be above 0")
+    settings = replace(defaults, **changed)  # type: ignore[arg-type]
+    return (form if settings == defaults else CUSTOM), settings
 
 
 def as_json(settings: Settings) -> dict[str, object]:
@@ -104,5 +109,5 @@ def as_json(settings: Settings) -> dict[str, object]:
 
 
 def tuple_fields() -> set[str]:
-    """The settings with several numbers."""
-    return {name for name, usual in as_json(FULL).items() if isinstance(usual, tuple)}
+    """Returns the names of the settings with several numbers."""
+    return {name for name, defaults in as_json(FULL).items() if isinstance(defaults, tuple)}

@@ -24,12 +24,12 @@ def show(results: Sequence[Measured], console: Console, title: str) -> None:
 
 def _table(by_size: BySize, title: str) -> Table:
     table = Table(title=f"{title}: by partitions")
-    table.add_column("what")
-    for column in (*(f"{size:,}" for size in by_size.sizes), "unit", "wanted"):
+    table.add_column("result")
+    for column in (*(f"{size:,}" for size in by_size.sizes), "unit", "bound"):
         table.add_column(column, justify="right")
     for row in by_size.rows:
         cells = [_cell(row.by_size.get(size)) for size in by_size.sizes]
-        table.add_row(row.text, *cells, row.unit, row.wanted)
+        table.add_row(row.text, *cells, row.unit, row.bound)
     return table
 
 

@@ -1,10 +1,10 @@
-"""Producing as fast as possible, each way in turn with the no-op ceiling."""
+"""Producing as fast as possible, each case in turn with the no-op ceiling."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
-from bench.percentiles import median
 from bench.suite import matrix
 from bench.suite.bed import Bed
 from bench.suite.cases import Found, outcome

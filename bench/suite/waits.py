@@ -9,13 +9,16 @@ from bench.percentiles import Timed
 from bench.report import Measured, at_most
 from bench.suite.outcome import Chart, Line, Outcome, Point
 
-WANTED_MS = {"p50": 2.5, "p99": 10.0}
+MAX_MS = {"p50": 2.5, "p99": 10.0}
 TO_ACK, TO_CONSUMER = "to ack", "to consumer"
 
 
 class OneInFlight(NamedTuple):
-    """`alone`: without a consumer. `single`: the same with factor 1. The others are beside a
-    consumer."""
+    """Latencies with one record in flight.
+
+    - `alone`, `single`: without a consumer, with factor 3 and with factor 1.
+    - `to_ack`, `to_consumer`: while a consumer reads.
+    """
 
     alone: Timed
     single: Timed
@@ -59,10 +62,10 @@ def _bounded(what: str, timed: Timed) -> Iterable[Measured]:
         at_most(f"{what}: {name}", timed.p[name], bound, "ms")
         if name in timed.p
         else Measured(f"{what}: {name}, of {timed.samples} samples", 0, "ms", None, "more", False)
-        for name, bound in WANTED_MS.items()
+        for name, bound in MAX_MS.items()
     )
     yield from (
-        r for r in _percentile_rows(what, timed) if r.name.rpartition(": ")[2] not in WANTED_MS
+        r for r in _percentile_rows(what, timed) if r.name.rpartition(": ")[2] not in MAX_MS
     )
 
 
@@ -96,8 +99,8 @@ def _charts(one: OneInFlight, rates: Sequence[Rate]) -> list[Chart]:
     return [
         Chart(
             "latency-distribution",
-            "Latency, acks=all, factor 3, 1 KiB (open loops: from when each was due)",
-            "one of so many records waits longer",
+            "Latency, acks=all, factor 3, 1 KiB (open loops: from the due time)",
+            "one of this many records waits longer",
             "ms",
             lines,
             x_log=True,

@@ -45,7 +45,25 @@ def main() -> int:
     seconds = round(time.monotonic() - began, 1)
     loaded = sorted(set(loaded_from_network(SITE)))
     ok = built.returncode == 0 and not loaded and seconds <= MAX_SECONDS
-    result = {
+    (OUT / "docs.json").write_text(json.dumps(result(ok, seconds, pages, loaded), indent=2) + "\n")
+    for found in loaded:
+        sys.stderr.write(f"the site would load this from the network: {found}\n")
+    sys.stdout.write(f"{pages} pages in {seconds} s: {SITE / 'index.html'}\n")
+    return 0 if ok else 1
+
+
+def result(ok: bool, seconds: float, pages: int, loaded: list[str]) -> dict[str, object]:
+    """Returns the keys of `out/docs.json`.
+
+    - `ok`: no page or link is broken, nothing is loaded from the network, and the build took no
+      longer than its bound; otherwise the exit status is 1.
+    - `seconds`, `max_seconds`: the duration of the build, and its bound.
+    - `pages`, `bytes`: the number of pages of the site, and the bytes of all its files.
+    - `generated`: the names of the generated references.
+    - `loaded_from_network`: what a page would load from the network.
+    - `tools`: the versions of the tools.
+    """
+    return {
         "ok": ok,
         "seconds": seconds,
         "max_seconds": MAX_SECONDS,
@@ -55,11 +73,6 @@ def main() -> int:
         "loaded_from_network": loaded,
         "tools": {name: version(name) for name in ("zensical", "mkdocstrings", "mmdr")},
     }
-    (OUT / "docs.json").write_text(json.dumps(result, indent=2) + "\n")
-    for found in loaded:
-        sys.stderr.write(f"the site would load this from the network: {found}\n")
-    sys.stdout.write(f"{pages} pages in {seconds} s: {SITE / 'index.html'}\n")
-    return 0 if ok else 1
 
 
 def loaded_from_network(site: Path) -> Iterator[str]:

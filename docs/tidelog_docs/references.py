@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import tidelog.client
-from tidelog_docs import errors, limits, telemetry
+from tidelog_docs import errors, limits, result_files, telemetry
 from tidelog_docs.commands import cli
 from tidelog_docs.rest import rest
 from tidelog_docs.rpcs import grpc
@@ -50,6 +50,10 @@ GENERATORS: Mapping[str, Callable[[], str]] = {
     "grpc": grpc,
     "rest": rest,
     "runbooks": telemetry.runbooks,
+    **{
+        f"keys {path} {name}": partial(result_files.keys, path, name)
+        for path, name in result_files.names()
+    },
 }
 
 

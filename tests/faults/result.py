@@ -128,16 +128,37 @@ class Result:
         ]
 
     def as_json(self) -> dict[str, object]:
-        """The content of `out/faults.json`.
+        """Returns the content of `out/faults.json`.
 
-        `faults`: by kind, how many occurred and had their effect.
-        `gaps_seconds`: the worst gap by step, and so by kind where a kind came alone. "none" is
-        without any fault, and "none_stirred" while processes outside the cluster came and went."""
+        - `acknowledged`, `failed`, `unknown`: records of all runs: written, not written, or with an
+          outcome that the producer does not know.
+        - `lost`, `duplicated`, `unseen`, `aborted_reads`, `hw_regressions`, `divergent_replicas`:
+          anomalies that the history checker found, and the comparison of replicas.
+        - `unexplained`: faults whose cause `tidelog explain` did not name while they lasted.
+        - `misblamed`: findings of `tidelog explain` that blame a broker without a fault.
+        - `explanations`: by kind, the number of faults that were `explained`, `unexplained`,
+          `too_short` to be explained, or of a kind that no service can see (`nothing`).
+        - `wrong_explanations`: each unexplained fault and wrong finding, with the report of
+          `tidelog explain`.
+        - `faults`: by kind, how many were `injected`, and how many of these had a measured effect
+          (`with_effect`).
+        - `whole_again_seconds`: the longest time from the end of a fault until the cluster was
+          healthy, also between its repetitions; null: once it was not.
+        - `gaps_seconds`: by step, the longest time without a successful write to a partition; see
+          the table below.
+        - `producer_gap_seconds`: the longest time in which one producer had no write acknowledged,
+          over all its partitions.
+        """
         return {
             "acknowledged": self.acknowledged,
             "failed": self.failed,
             "unknown": self.unknown,
-            **{key: self.count(anomaly) for key, anomaly in COUNTED.items()},
+            "lost": self.count(COUNTED["lost"]),
+            "duplicated": self.count(COUNTED["duplicated"]),
+            "unseen": self.count(COUNTED["unseen"]),
+            "aborted_reads": self.count(COUNTED["aborted_reads"]),
+            "hw_regressions": self.count(COUNTED["hw_regressions"]),
+            "divergent_replicas": self.count(COUNTED["divergent_replicas"]),
             "unexplained": self.unexplained,
             "misblamed": self.misblamed,
             "explanations": self._explanations(),

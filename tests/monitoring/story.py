@@ -255,15 +255,15 @@ async def _create_and_delete(cluster: LocalCluster) -> None:
         await admin.delete_topic(name)
 
 
-async def _until_firing(story: Story, prometheus: Prometheus, wanted: Iterable[Alert]) -> None:
+async def _until_firing(story: Story, prometheus: Prometheus, expected: Iterable[Alert]) -> None:
     def all_fire() -> bool:
         for alert in prometheus.firing():
             story.alerts[name_of(alert["labels"])] = alert
             seen.add(name_of(alert["labels"]))
-        return set(wanted) <= seen
+        return set(expected) <= seen
 
     seen: set[Alert] = set()
-    await _until(all_fire, f"all of these fire: {sorted(wanted)}", FIRING_SECONDS)
+    await _until(all_fire, f"all of these fire: {sorted(expected)}", FIRING_SECONDS)
     # Polls the last target again, and lets an unexpected alert fire.
     await asyncio.sleep(LINGER_SECONDS)
 

@@ -25,7 +25,7 @@ def fill(cluster: Running, topic: str, partition: int, values: list[bytes], hour
         producer.send_many(topic, values, partition=partition, timestamps_ms=at_ms)
 
 
-def places(spark: SparkSession, tmp_path: Path) -> list[tuple[int, int]]:
+def positions(spark: SparkSession, tmp_path: Path) -> list[tuple[int, int]]:
     """The offsets as a reader finds them that knows only Parquet."""
     table = spark.read.parquet(str(tmp_path / "archive"))
     return sorted((row.partition, row.offset) for row in table.collect())

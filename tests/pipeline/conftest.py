@@ -66,8 +66,8 @@ def act(
         brokers = [] if action in ("compact", "expire") else ["--bootstrap", cluster.bootstrap]
         capsys.readouterr()
         status = archive_job.main([action, "--output", str(tmp_path / "archive"), *brokers, *flags])
-        said = capsys.readouterr()
-        assert status == fails, said.err or said.out
-        return (said.err if fails == EXIT_FAULT else said.out).splitlines()
+        output = capsys.readouterr()
+        assert status == fails, output.err or output.out
+        return (output.err if fails == EXIT_FAULT else output.out).splitlines()
 
     return act

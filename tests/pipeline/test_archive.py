@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.archives import Act, all_of, fill, log_of, places
+from pipeline.archives import Act, all_of, fill, log_of, positions
 from spark.running import Running
 from tidelog.client import SyncAdmin
 from tidelog.model import TopicPartition
 from tidelog_pipeline.archive import archive_writer
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
-from tidelog_pipeline.lag.query_progress import query_positions
+from tidelog_pipeline.lag.sampler import query_positions
 from tidelog_pipeline.lag.samples import QueryPosition
 from tidelog_pipeline.storage.directory import Directory
 from tidelog_runtime.local.addresses import HOST, choose_port
@@ -40,11 +40,11 @@ def test_runs_archive_new_records_by_topic_date_and_hour(
         fill(cluster, topic, partition, [b"early"] * 40)
         fill(cluster, topic, partition, [b"late"] * 10, hour=2)
     act("run", "--topics", topic, "--max-offsets", "30")
-    assert places(spark, tmp_path) == all_of(50, partitions=2)
+    assert positions(spark, tmp_path) == all_of(50, partitions=2)
     fill(cluster, topic, 1, [b"later"] * 5, hour=3)
-    said = act("run", "--topics", topic)
-    assert said[0].startswith(f"{topic}/0: 0 records archived, 50 in all, up to offset 50; 0 ")
-    assert said[1].startswith(f"{topic}/1: 5 records archived, 55 in all, up to offset 55; 0 ")
+    output = act("run", "--topics", topic)
+    assert output[0].startswith(f"{topic}/0: 0 records archived, 50 in all, up to offset 50; 0 ")
+    assert output[1].startswith(f"{topic}/1: 5 records archived, 55 in all, up to offset 55; 0 ")
     table = spark.read.parquet(str(tmp_path / "archive"))
     hours = {(str(r.date), r.hour, bytes(r.value)) for r in table.collect()}
     assert hours == {
@@ -65,7 +65,7 @@ def test_a_topic_without_records_is_archived_once_it_has_some(
     act("run", "--topics", topic)
     fill(cluster, topic, 0, [b"calm"] * 3)
     act("run", "--topics", topic)
-    assert places(spark, tmp_path) == all_of(3)
+    assert positions(spark, tmp_path) == all_of(3)
 
 
 def test_a_continuous_run_reports_its_progress_and_stops_cleanly_on_request(
@@ -82,14 +82,14 @@ def test_a_continuous_run_reports_its_progress_and_stops_cleanly_on_request(
             time.sleep(0.1)
             if log_of(tmp_path).load().number:
                 with urllib.request.urlopen(f"http://{metrics}/metrics") as answer:
-                    places = query_positions(answer.read().decode())
-                output.extend(place for place in places if place.partition.topic == topic)
+                    positions = query_positions(answer.read().decode())
+                output.extend(place for place in positions if place.partition.topic == topic)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     threading.Thread(target=stop_when_told, daemon=True).start()
     act("run", "--topics", topic, "--every-seconds", "1", "--metrics-listen", metrics)
     assert output == [QueryPosition("archive-archive", TopicPartition(topic, 0), 20)]
-    assert places(spark, tmp_path) == all_of(20)
+    assert positions(spark, tmp_path) == all_of(20)
     assert act("reconcile") == [f"{topic}/0: 20 records in the log and in the archive"]
 
 
@@ -109,11 +109,11 @@ def test_a_truncated_or_lost_checkpoint_loses_and_duplicates_nothing(
     (tmp_path / "older").rename(own.at(CHECKPOINT))
     fill(cluster, topic, 0, [b"x"] * 7)
     act("run", "--topics", topic)
-    assert places(spark, tmp_path) == all_of(34)
+    assert positions(spark, tmp_path) == all_of(34)
     own.remove(CHECKPOINT)
     fill(cluster, topic, 0, [b"x"] * 7)
     act("run", "--topics", topic)
-    assert places(spark, tmp_path) == all_of(41)
+    assert positions(spark, tmp_path) == all_of(41)
 
 
 @pytest.mark.rule("archive-commit-is-one-file", "archive-table-holds-committed-files")
@@ -150,7 +150,7 @@ def test_a_driver_that_ends_at_any_point_loses_and_duplicates_nothing(
     assert rows == (20 if point == "published" else 0)
     fill(cluster, topic, 0, [b"x"] * 5)
     act("run", "--topics", topic)
-    assert places(spark, tmp_path) == all_of(25)
+    assert positions(spark, tmp_path) == all_of(25)
     assert act("reconcile") == [f"{topic}/0: 25 records in the log and in the archive"]
 
 
@@ -167,11 +167,11 @@ def test_files_that_executors_wrote_elsewhere_are_not_committed(
     with monkeypatch.context() as patch:
         # As a driver sees a directory that executors do not share.
         patch.setattr(archive_writer, "staged_rows", lambda _rows, _location: [])
-        said = act("run", "--topics", topic, fails=EXIT_FAULT)
-    assert "20 rows were written" in said[-1]
+        output = act("run", "--topics", topic, fails=EXIT_FAULT)
+    assert "20 rows were written" in output[-1]
     assert log_of(tmp_path).load().number == 0
     act("run", "--topics", topic)
-    assert places(spark, tmp_path) == all_of(20)
+    assert positions(spark, tmp_path) == all_of(20)
 
 
 def test_a_run_that_may_lose_a_topic_continues_with_the_others(
@@ -186,7 +186,7 @@ def test_a_run_that_may_lose_a_topic_continues_with_the_others(
     for count in (25, 30):
         fill(cluster, kept, 0, [b"x"] * 5)
         act("run", *flags)
-        assert places(spark, tmp_path) == all_of(count)
+        assert positions(spark, tmp_path) == all_of(count)
 
 
 @pytest.mark.rule("archive-records-known-without-checkpoint")
@@ -199,9 +199,9 @@ def test_a_back_fill_adds_missing_records(
             fill(cluster, topic, partition, [b"x"] * 10, hour)
     since, until = "2023-11-14T23:00", "2023-11-15T00:00"
     act("backfill", "--topics", topic, "--since", since, "--until", until)
-    assert places(spark, tmp_path) == [(p, n) for p in range(2) for n in range(10, 20)]
+    assert positions(spark, tmp_path) == [(p, n) for p in range(2) for n in range(10, 20)]
     assert act("reconcile", fails=EXIT_FOUND)[0].startswith(
-        f"{topic}/0: DIFFERS: offsets 0 to 9 have records, and were never archived; archive them by"
+        f"{topic}/0: DIFFERS: offsets 0 to 9 have records and were never archived; archive them by"
     )
     act(
         "backfill",
@@ -211,7 +211,7 @@ def test_a_back_fill_adds_missing_records(
         json.dumps({topic: {"1": 25}}),
     )
     act("run", "--topics", topic)
-    assert places(spark, tmp_path) == all_of(30, partitions=2)
+    assert positions(spark, tmp_path) == all_of(30, partitions=2)
     act("reconcile")
 
 
@@ -236,10 +236,10 @@ def test_a_back_fill_that_ended_half_way_is_continued(
     with monkeypatch.context() as broken:
         broken.setattr(ArchiveLog, "commit", end_at_the_third)
         assert "at the third" in "".join(act("backfill", *flags, fails=EXIT_FAULT))
-    assert places(spark, tmp_path) == [(p, n) for p in range(2) for n in range(20)]
-    said = act("backfill", *flags)
-    assert said[0].startswith(f"{topic}/0: 10 records archived, 30 in all, up to offset 30")
-    assert places(spark, tmp_path) == all_of(30, partitions=2)
+    assert positions(spark, tmp_path) == [(p, n) for p in range(2) for n in range(20)]
+    output = act("backfill", *flags)
+    assert output[0].startswith(f"{topic}/0: 10 records archived, 30 in all, up to offset 30")
+    assert positions(spark, tmp_path) == all_of(30, partitions=2)
     act("reconcile")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.archives import Act, places
+from pipeline.archives import Act, positions
 from spark.running import Running
 from spark.test_batches_beyond_limits import TIME_MS, ZEROS, segment_of, three_records
 from tidelog.compression import compress
@@ -30,8 +30,8 @@ def test_records_of_a_batch_that_cannot_be_opened_are_listed_and_left_out(
     assert f"the batch at offset 10 of {topic}/0 cannot be opened" in output
     assert "set --on-data-loss to continue" in output
     act("run", "--topics", topic, *CONTINUE)
-    assert places(spark, tmp_path) == [(0, n) for n in (*range(10), *range(13, 23))]
+    assert positions(spark, tmp_path) == [(0, n) for n in (*range(10), *range(13, 23))]
     # They are not reported as lost: the log has them, even if no reader can open them.
     [line] = act("reconcile", *CONTINUE, fails=EXIT_FOUND)
-    assert "offsets 10 to 12 have records, and were never archived" in line
+    assert "offsets 10 to 12 have records and were never archived" in line
     assert line.endswith("offsets 10 to 12 were damaged before they were archived")

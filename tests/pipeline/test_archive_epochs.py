@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from pipeline.archives import Act, all_of, log_of, places
+from pipeline.archives import Act, all_of, log_of, positions
 from spark.running import Running
 from tidelog.client import Admin, Producer
 from tidelog.model import TopicPartition
@@ -44,11 +44,11 @@ def test_many_leader_epochs_are_archived_repaired_compacted_and_reconciled(
     cluster.run(fill(1))
     act("run", "--topics", topic, "--no-compaction", "--on-data-loss", "continue")
     everything = all_of(EPOCHS, PARTITIONS)
-    assert places(spark, tmp_path) == everything
+    assert positions(spark, tmp_path) == everything
     (tmp_path / "archive" / log_of(tmp_path).load().paths[0]).unlink()
     assert "rows are restored from the topic" in "\n".join(act("repair"))
     act("compact")
-    assert places(spark, tmp_path) == everything
+    assert positions(spark, tmp_path) == everything
     table = spark.read.parquet(str(tmp_path / "archive"))
     [epochs] = table.agg(sf.count_distinct("partition", "leader_epoch")).collect()
     assert epochs[0] == PARTITIONS * EPOCHS

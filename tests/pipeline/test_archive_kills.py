@@ -95,7 +95,7 @@ class Archive:
     def commits(self) -> int:
         return len(list((self.state / "log").glob("[0-9]*.json")))
 
-    def places(self) -> list[tuple[int, int, bytes]]:
+    def positions(self) -> list[tuple[int, int, bytes]]:
         """The offsets as a reader finds them that knows only Parquet."""
         files = [str(path) for path in self.output.rglob("*.parquet")]
         table = ds.dataset(files, partitioning="hive").to_table(
@@ -143,6 +143,6 @@ def test_an_archive_is_exact_after_kills_of_any_process_at_any_point(
             time.sleep(POLL_S)
         assert driver.status == 0, (tmp_path / "driver.log").read_text()[-4_000:]
     assert archive.commits() >= PARTITIONS * RECORDS // RECORDS_PER_COMMIT
-    assert archive.places() == all_of(PARTITIONS, RECORDS)
+    assert archive.positions() == all_of(PARTITIONS, RECORDS)
     flags = ["--output", str(archive.output), "--bootstrap", cluster.bootstrap]
     assert archive_job.main(["reconcile", *flags]) == 0

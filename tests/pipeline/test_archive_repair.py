@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.archives import Act, all_of, fill, log_of, places
+from pipeline.archives import Act, all_of, fill, log_of, positions
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
 from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
@@ -52,22 +52,22 @@ def test_work_continues_without_lost_files_and_a_back_fill_restores_them(
     for lost in (first, last):
         lost.unlink()
     fill(cluster, topic, 0, [b"x"] * 5, hour=3)
-    said = act("run", "--topics", topic, "--no-compaction", fails=EXIT_FOUND)
-    assert said[0].startswith("DAMAGED: ")
-    assert said[0].endswith(f"{last.name} of the last commit is missing; run `archive repair`")
-    assert places(spark, tmp_path) == [(0, n) for n in (*range(10, 20), *range(30, 35))]
-    said = act("reconcile", fails=EXIT_FOUND)
-    assert [line.endswith("it is missing; run `archive repair`") for line in said] == [
+    output = act("run", "--topics", topic, "--no-compaction", fails=EXIT_FOUND)
+    assert output[0].startswith("DAMAGED: ")
+    assert output[0].endswith(f"{last.name} of the last commit is missing; run `archive repair`")
+    assert positions(spark, tmp_path) == [(0, n) for n in (*range(10, 20), *range(30, 35))]
+    output = act("reconcile", fails=EXIT_FOUND)
+    assert [line.endswith("it is missing; run `archive repair`") for line in output] == [
         True,
         True,
         False,
     ]
-    assert "its files have 15 rows, and by its commits they are 35" in said[2]
+    assert "its files have 15 rows, and its commits 35" in output[2]
     first_hour = ("--since", "earliest", "--until", "2023-11-14T23:00")
-    said = act("backfill", "--topics", topic, *first_hour, fails=EXIT_FOUND)
-    assert said[0] == f"{topic}/0: 10 rows are restored: offsets 0 to 9"
+    output = act("backfill", "--topics", topic, *first_hour, fails=EXIT_FOUND)
+    assert output[0] == f"{topic}/0: 10 rows are restored: offsets 0 to 9"
     act("backfill", "--topics", topic, "--since", "earliest")
-    assert places(spark, tmp_path) == all_of(35)
+    assert positions(spark, tmp_path) == all_of(35)
     assert act("reconcile", "--deep") == [f"{topic}/0: 35 records in the log and in the archive"]
 
 
@@ -85,9 +85,9 @@ def test_a_repair_restores_lost_and_damaged_files_and_removes_unknown_ones(
     lost.unlink()
     flip(flipped)
     cut.write_bytes(cut.read_bytes()[:-1])
-    said = act("compact", fails=EXIT_FOUND)
+    output = act("compact", fails=EXIT_FOUND)
     hour = flipped.parent.relative_to(tmp_path / "archive")
-    assert said[0].startswith(f"DAMAGED: {hour} is not compacted: ")
+    assert output[0].startswith(f"DAMAGED: {hour} is not compacted: ")
     copy = sound.with_name("copy.parquet")
     copy.write_bytes(sound.read_bytes())
     # Only a deep reconciliation reads values.
@@ -99,8 +99,8 @@ def test_a_repair_restores_lost_and_damaged_files_and_removes_unknown_ones(
     planned = act("repair", "--dry-run", fails=EXIT_FOUND)
     assert "30 rows would be restored" in planned[-1]
     assert copy.exists()
-    said = act("repair")
-    assert f"{topic}/0: 30 rows are restored from the topic: offsets" in said[4]
+    output = act("repair")
+    assert f"{topic}/0: 30 rows are restored from the topic: offsets" in output[4]
     assert values_of(spark, tmp_path) == before
     kept = [path.name for path in (tmp_path / "archive.state/removed").rglob("*.parquet")]
     assert sorted(kept) == sorted([flipped.name, cut.name, copy.name])
@@ -135,7 +135,7 @@ def test_a_repair_restores_damaged_commits_from_their_files(
     with SyncAdmin(cluster.bootstrap) as admin:
         admin.delete_topic(topic)
     assert f"{topic}/0: {again} 20 to 29" in act("repair")
-    assert places(spark, tmp_path) == all_of(30)
+    assert positions(spark, tmp_path) == all_of(30)
     assert "DIFFERS" not in act("reconcile", "--deep")[0]
     assert list(log_of(tmp_path).load().rows.values()) == [30]
 
@@ -154,13 +154,13 @@ def test_rows_without_a_topic_are_saved_from_damaged_files_or_reported(
     lost, flipped = files_of(tmp_path)
     lost.unlink()
     flip(flipped, part=0.7)
-    said = act("repair", fails=EXIT_FOUND)
-    [saved] = [line for line in said if "are restored from damaged files" in line]
+    output = act("repair", fails=EXIT_FOUND)
+    [saved] = [line for line in output if "are restored from damaged files" in line]
     count = int(saved.split()[1])
     assert 0 < count < 5_000
     offsets = f"offsets 0 to 9, {10 + count} to 5009"
-    assert f"{topic}/0: {5_010 - count} rows cannot be restored: {offsets}" in said
-    assert places(spark, tmp_path) == [(0, 10 + n) for n in range(count)]
+    assert f"{topic}/0: {5_010 - count} rows cannot be restored: {offsets}" in output
+    assert positions(spark, tmp_path) == [(0, 10 + n) for n in range(count)]
     assert values_of(spark, tmp_path) == values[:count]
     [line] = act("reconcile", "--deep")
     assert f"{5_010 - count} are lost ({offsets})" in line
@@ -210,8 +210,8 @@ def test_expired_hours_are_not_reported_missing_and_do_not_come_back(
     assert act("expire", *before, "--dry-run") == planned
     first = files_of(tmp_path)[0]
     first.rename(tmp_path / "kept")
-    said = act("expire", *before, fails=EXIT_FOUND)
-    assert said == [
+    output = act("expire", *before, fails=EXIT_FOUND)
+    assert output == [
         f"DAMAGED: {first.relative_to(tmp_path / 'archive')}: it is missing; its hour and later "
         "ones are not expired; run `archive repair`"
     ]
@@ -220,15 +220,15 @@ def test_expired_hours_are_not_reported_missing_and_do_not_come_back(
     removed = [f"{hour}: 1 files with 10 rows are removed" for hour in hours]
     assert act("expire", *before) == removed
     assert not first.parent.exists()
-    assert places(spark, tmp_path) == [(0, n) for n in range(20, 30)]
+    assert positions(spark, tmp_path) == [(0, n) for n in range(20, 30)]
     act("backfill", "--topics", topic, "--since", "earliest")
     fill(cluster, topic, 0, [b"late"], hour=0)
     act("run", "--topics", topic)
-    assert places(spark, tmp_path) == [(0, n) for n in range(20, 31)]
+    assert positions(spark, tmp_path) == [(0, n) for n in range(20, 31)]
     [line] = act("reconcile", "--deep")
     assert "20 were expired" in line
     assert act("repair")[-1] == "Nothing is lost or damaged."
-    assert "There is no hour" in act("expire", "--before", "2023-11-14T22:00")[0]
+    assert "No hour ended" in act("expire", "--before", "2023-11-14T22:00")[0]
 
 
 def test_an_archive_of_many_partitions_is_archived_reconciled_and_read_again(
@@ -246,4 +246,4 @@ def test_an_archive_of_many_partitions_is_archived_reconciled_and_read_again(
     one_each()
     act("run", "--topics", topic, "--on-data-loss", "continue")
     assert len(act("reconcile")) == MANY_PARTITIONS
-    assert places(spark, tmp_path) == all_of(2, MANY_PARTITIONS)
+    assert positions(spark, tmp_path) == all_of(2, MANY_PARTITIONS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.archives import Act, fill, log_of, places
+from pipeline.archives import Act, fill, log_of, positions
 from spark.running import Running
 from tidelog_pipeline.archive.archive_log import CHECKPOINT
 from tidelog_pipeline.archive.core import protobuf_values
@@ -26,10 +26,10 @@ def test_json_becomes_columns_and_invalid_values_are_kept(
     two = b'{"id": 1}, {"id": 2}'
     fits, none = b'{"id": 1, "name": "calm"}', b'{"name": null}'
     fill(cluster, topic, 0, [fits, b'{"id": "one"}', b"{", none, two, b'{"id": 1} calm'])
-    said = act(
+    output = act(
         "run", "--topics", topic, "--value", "json", "--value-schema", "id BIGINT, name STRING"
     )
-    assert said[-1] == "4 values do not fit the schema; they are in the column unread."
+    assert output[-1] == "4 values do not match the schema; they are in the column unread."
     table = spark.read.parquet(str(tmp_path / "archive")).orderBy("offset").collect()
     assert [row.value and tuple(row.value) for row in table] == [
         (1, "calm"),
@@ -48,8 +48,8 @@ def test_json_becomes_columns_and_invalid_values_are_kept(
         b'{"id": 1} calm',
     ]
     fill(cluster, topic, 0, [b"]"])
-    told = act("run", "--topics", topic, "--strict", fails=EXIT_FAULT)
-    assert "1 values do not fit the schema" in "".join(told)
+    message = act("run", "--topics", topic, "--strict", fails=EXIT_FAULT)
+    assert "1 values do not match the schema" in "".join(message)
 
 
 @pytest.mark.rule("archive-values-converted-or-kept")
@@ -69,8 +69,8 @@ def test_protobuf_becomes_columns_and_invalid_values_are_kept(
         "did you mean sea.v1.Tide?"
         in act("run", "--topics", topic, *form, "--message", "sea.v1.Tied", fails=EXIT_FAULT)[0]
     )
-    said = act("run", "--topics", topic, *form, "--message", "sea.v1.Tide")
-    assert said[-1] == "1 values do not fit the schema; they are in the column unread."
+    output = act("run", "--topics", topic, *form, "--message", "sea.v1.Tide")
+    assert output[-1] == "1 values do not match the schema; they are in the column unread."
     # The archive stores the form of its values.
     fill(cluster, topic, 0, values[:1])
     act("run", "--topics", topic)
@@ -95,7 +95,7 @@ def test_protobuf_becomes_columns_and_invalid_values_are_kept(
 
 @pytest.mark.rule("archive-values-converted-or-kept")
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (("--value", "json", "--value-schema", "id BIGINT"), "offset 0: it is no JSON"),
         (("--value", "json", "--value-schema", "id BIGNIT"), "it must be columns as"),
@@ -105,11 +105,11 @@ def test_protobuf_becomes_columns_and_invalid_values_are_kept(
     ],
 )
 def test_a_schema_that_does_not_match_is_reported_before_any_task_runs(
-    cluster: Running, tmp_path: Path, act: Act, flags: tuple[str, ...], told: str
+    cluster: Running, tmp_path: Path, act: Act, flags: tuple[str, ...], message: str
 ) -> None:
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"calm"])
-    assert told in act("run", "--topics", topic, *flags, fails=EXIT_FAULT)[0]
+    assert message in act("run", "--topics", topic, *flags, fails=EXIT_FAULT)[0]
     assert not log_of(tmp_path).load().number
     assert not (tmp_path / "archive.state" / CHECKPOINT).exists()
 
@@ -125,4 +125,4 @@ def test_every_topic_must_match_a_new_archives_schema_and_later_topics_need_not(
     assert f"{other}/0 offset 0: it is no JSON" in both[0]
     act("run", "--topics", fits, *form)
     act("backfill", "--topics", other, "--since", "earliest")
-    assert len(places(spark, tmp_path)) == 4
+    assert len(positions(spark, tmp_path)) == 4

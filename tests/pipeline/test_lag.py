@@ -44,7 +44,7 @@ def wait_until_reported(driver: str) -> None:
     """Spark reports progress to listeners in a separate thread."""
     give_up = time.monotonic() + PATIENCE_S
     while b"tidelog_spark_next_offset{" not in urllib.request.urlopen(f"http://{driver}").read():
-        assert time.monotonic() < give_up, "the query told of no progress"
+        assert time.monotonic() < give_up, "the query reported no progress"
         time.sleep(0.1)
 
 
@@ -148,11 +148,11 @@ def test_samples_become_tables_by_minute_hour_and_day(
     for _ in range(2):
         flags = ["--topic", topic, "--output", str(tables)]
         assert lag_job.main(["rollup", "--bootstrap", cluster.bootstrap, *flags]) == 0
-    said = capsys.readouterr().out
-    assert "240 of replica" in said
-    assert "120 of query" in said
-    assert "1 records of the topic are no samples" in said
-    assert f"{day.date()} 1. broker 2: 99 % within 118 ms, at most 119 ms and 238 records" in said
+    output = capsys.readouterr().out
+    assert "240 of replica" in output
+    assert "120 of query" in output
+    assert "1 records of the topic are not samples" in output
+    assert f"{day.date()} 1. broker 2: 99 % within 118 ms, at most 119 ms and 238 records" in output
     partitions = spark.read.parquet(str(tables / "partitions"))
     assert {
         row["level"]: row["count"] for row in partitions.groupBy("level").count().collect()

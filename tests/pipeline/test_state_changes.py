@@ -240,5 +240,5 @@ def test_log_files_without_state_changes_are_reported(
     (tmp_path / "a.log").write_text("started\n")
     arguments = ["--logs", str(tmp_path / "a.log"), "--output", str(tmp_path / "tables")]
     assert main(["state-changes", *arguments]) == 2
-    assert "none of 1 lines reports a state change" in capsys.readouterr().err
+    assert "none of 1 lines is a state change" in capsys.readouterr().err
     assert not (tmp_path / "tables").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.archives import Act, fill, log_of, places
+from pipeline.archives import Act, fill, log_of, positions
 from spark.running import Running
 from spark.wide_topic import FILLED, PARTITIONS, wide_topic
 
@@ -23,14 +23,14 @@ def test_a_wide_topic_is_archived_reconciled_repaired_and_expired(
             fill(cluster, wide, partition, [b"x"], hour=1)
         act("run", "--topics", wide, "--no-compaction")
         everything = [(partition, offset) for partition in FILLED for offset in (0, 1)]
-        assert places(spark, tmp_path) == everything
+        assert positions(spark, tmp_path) == everything
         (tmp_path / "archive" / log_of(tmp_path).load().paths[-1]).unlink()
         assert "rows are restored from the topic" in "\n".join(act("repair"))
-        assert places(spark, tmp_path) == everything
+        assert positions(spark, tmp_path) == everything
         compared = act("reconcile", "--deep")
         assert len(compared) == PARTITIONS
         assert f"{wide}/{FILLED[-1]}: 2 records in the log and in the archive" in compared
         act("expire", "--before", "2023-11-14T23:00")
-        assert places(spark, tmp_path) == [(partition, 1) for partition in FILLED]
+        assert positions(spark, tmp_path) == [(partition, 1) for partition in FILLED]
         expired = f"{wide}/{FILLED[-1]}: 1 records in the log and in the archive, 1 were expired"
         assert expired in act("reconcile")

@@ -22,7 +22,7 @@ BUFFER_BYTES = 4 << 20
 def main(bootstrap: str, topic: str, end: int) -> None:
     with SyncAdmin(bootstrap) as admin:
         description = admin.describe_topic(topic)
-    wanted = OffsetRange(
+    requested = OffsetRange(
         TopicPartition(topic, 0),
         description.topic_id,
         description.create_revision,
@@ -31,7 +31,7 @@ def main(bootstrap: str, topic: str, end: int) -> None:
     )
     schema = to_arrow_schema(schema_of(COLUMNS), timezone="UTC")
     batches = read_range(
-        bootstrap, wanted, schema, buffer_bytes=BUFFER_BYTES, fail_on_data_loss=True
+        bootstrap, requested, schema, buffer_bytes=BUFFER_BYTES, fail_on_data_loss=True
     )
     records = sum(batch.num_rows for batch in batches)
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

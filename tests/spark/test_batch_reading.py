@@ -97,7 +97,7 @@ def test_a_range_is_read_by_offsets_and_times_in_the_requested_number_of_tasks(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"startingOffset": "1"}, "does not exist; did you mean startingOffsets?"),
         ({"subscribe": "land"}, "topic 'land' does not exist"),
@@ -110,7 +110,7 @@ def test_a_range_is_read_by_offsets_and_times_in_the_requested_number_of_tasks(
     ],
 )
 def test_invalid_options_are_reported_before_any_task_runs(
-    spark: SparkSession, cluster: Running, options: dict[str, str], told: str
+    spark: SparkSession, cluster: Running, options: dict[str, str], message: str
 ) -> None:
     topic = cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"])
@@ -118,7 +118,7 @@ def test_invalid_options_are_reported_before_any_task_runs(
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
     with pytest.raises(PySparkException) as refusal:
         cluster.read(spark, topic, **given).collect()
-    assert told.replace("%s", topic) in str(refusal.value)
+    assert message.replace("%s", topic) in str(refusal.value)
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
 
 
@@ -126,9 +126,7 @@ def test_a_wrong_schema_is_rejected_with_the_right_one(
     spark: SparkSession, cluster: Running
 ) -> None:
     reader = cluster.reader(spark.read, "sea", columns="offset,value")
-    with pytest.raises(
-        PySparkException, match="which is struct<offset:bigint,value:binary>: leave"
-    ):
+    with pytest.raises(PySparkException, match="which is struct<offset:bigint,value:binary>: omit"):
         reader.schema("value string").load().collect()
 
 

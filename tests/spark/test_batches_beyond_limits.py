@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark.running import Running
 from spark.test_damage import HINT
-from spark.test_stream_reading import places, run
+from spark.test_stream_reading import positions, run
 from tidelog.batch import new_batch, stamp
 from tidelog.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, compress
 from tidelog.log_format import encode_frame_header
@@ -72,4 +72,4 @@ def test_decompression_bombs_end_a_query_or_are_left_out(
         run(cluster.stream(spark, topic, **earliest), tmp_path)
     assert HINT in str(ended.value)
     run(cluster.stream(spark, topic, **earliest, onDamage="skip"), tmp_path)
-    assert places(spark, tmp_path) == readable
+    assert positions(spark, tmp_path) == readable

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from spark.running import Running
-from spark.test_stream_reading import places, run
+from spark.test_stream_reading import positions, run
 
 BATCHES, RECORDS = 3, 10
 # Of partition 0: the first batch, and so on.
@@ -20,7 +20,7 @@ READABLE = [
     for offset in range(BATCHES * RECORDS)
     if offset // RECORDS != partition
 ]
-HINT = "to read on behind them set the option onDamage to skip"
+HINT = "to continue behind them, set the option onDamage to skip"
 
 
 def test_damaged_records_end_a_query_with_their_offsets_or_are_left_out(
@@ -48,4 +48,4 @@ def test_damaged_records_end_a_query_with_their_offsets_or_are_left_out(
         run(cluster.stream(spark, topic, **limit), tmp_path)
     assert HINT in str(ended.value)
     run(cluster.stream(spark, topic, **limit, onDamage="skip"), tmp_path)
-    assert places(spark, tmp_path) == READABLE
+    assert positions(spark, tmp_path) == READABLE

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.spark_kills import results
-from bench.spark_kills.records import Found, Missing, compared
+from bench.spark_kills.records import Found, Missing, compare
 from bench.spark_kills.run import SHORT, run
 from spark.running import Running
 from spark.session import JAVA_OPTIONS, JAVA_OPTIONS_VARIABLE
@@ -22,7 +22,7 @@ def test_a_copy_is_exact_after_kills_of_any_process_at_any_point(
     cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(JAVA_OPTIONS_VARIABLE, JAVA_OPTIONS)
-    outcome = run(cluster.bootstrap, tmp_path, SHORT, say=print)
+    outcome = run(cluster.bootstrap, tmp_path, SHORT, print_line=print)
     content = results.content(outcome, SHORT.schedule)
     assert content["counts"] == dict.fromkeys(("source", "target", "table"), SHORT.records)
     assert content["lost"] == content["duplicated"] == {"target": 0, "table": 0}
@@ -32,4 +32,4 @@ def test_a_copy_is_exact_after_kills_of_any_process_at_any_point(
 
 def test_lost_and_duplicate_records_are_counted() -> None:
     source = Found("", np.arange(5))
-    assert compared(source, Found("", np.array([0, 1, 1, 4, 4, 4, 2]))) == Missing(1, 3)
+    assert compare(source, Found("", np.array([0, 1, 1, 4, 4, 4, 2]))) == Missing(1, 3)

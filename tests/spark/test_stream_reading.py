@@ -30,7 +30,7 @@ def run(frame: DataFrame, directory: Path) -> list[dict[str, Any]]:
         query.stop()
 
 
-def places(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
+def positions(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
     table = spark.read.parquet(str(directory / "table"))
     return sorted((row.partition, row.offset) for row in table.collect())
 
@@ -44,7 +44,7 @@ def test_available_now_reads_everything_within_the_limit_and_ends(
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "40"}
     progress = run(cluster.stream(spark, topic, **options), tmp_path)
     assert [p["numInputRows"] for p in progress] == [40, 40, 20]
-    assert places(spark, tmp_path) == [(0, n) for n in range(70)] + [(1, n) for n in range(30)]
+    assert positions(spark, tmp_path) == [(0, n) for n in range(70)] + [(1, n) for n in range(30)]
 
 
 def test_a_query_continues_where_it_ended_and_finds_new_partitions(
@@ -59,7 +59,7 @@ def test_a_query_continues_where_it_ended_and_finds_new_partitions(
     cluster.fill(topic, 0, [b"x"] * 5)
     cluster.fill(topic, 1, [b"x"] * 7)
     assert [p["numInputRows"] for p in run(frame, tmp_path)] == [12]
-    assert places(spark, tmp_path) == [(0, n) for n in range(15)] + [(1, n) for n in range(7)]
+    assert positions(spark, tmp_path) == [(0, n) for n in range(15)] + [(1, n) for n in range(7)]
 
 
 def test_a_recreated_topic_is_reported_and_may_be_read(
@@ -72,9 +72,9 @@ def test_a_recreated_topic_is_reported_and_may_be_read(
         admin.delete_topic(topic)
     cluster.create(topic, 1)
     cluster.fill(topic, 0, [b"new"] * 3)
-    with pytest.raises(StreamingQueryException, match="was deleted and created again") as told:
+    with pytest.raises(StreamingQueryException, match="was deleted and created again") as message:
         run(cluster.stream(spark, topic), tmp_path)
-    assert "nothing from offsets 0: 10 on can be read" in str(told.value)
+    assert "topic from offsets 0: 10 on can no longer be read" in str(message.value)
     run(cluster.stream(spark, topic, failOnDataLoss="false"), tmp_path)
     table = spark.read.parquet(str(tmp_path / "table"))
     values = sorted(bytes(row.value) for row in table.collect())
@@ -93,8 +93,8 @@ def test_a_truncated_log_is_reported_with_offsets_though_it_has_grown_again(
     cluster.fill(topic, 0, [b"after"] * 15)
     with pytest.raises(
         StreamingQueryException,
-        match=f"the log of {topic}/0 was truncated by an unclean election: the records at offsets "
-        "20 to 29",
+        match=f"the log of {topic}/0 was truncated by an unclean election: at least the "
+        "records that were read at offsets 20 to 29",
     ):
         run(cluster.stream(spark, topic), tmp_path)
     run(cluster.stream(spark, topic, failOnDataLoss="false"), tmp_path)
@@ -105,7 +105,7 @@ def test_a_truncated_log_is_reported_with_offsets_though_it_has_grown_again(
 
 def test_a_batch_option_is_rejected(spark: SparkSession, cluster: Running) -> None:
     query = cluster.stream(spark, "sea", endingOffsets="latest").writeStream.format("noop").start()
-    with pytest.raises(StreamingQueryException, match="a stream has no end: leave it out"):
+    with pytest.raises(StreamingQueryException, match="a stream has no end: omit it"):
         query.awaitTermination(QUERY_TIMEOUT_S)
 
 

@@ -53,7 +53,7 @@ def test_a_batch_is_written(spark: SparkSession, cluster: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "mode", "told"),
+    ("columns", "mode", "message"),
     [
         (["id as value"], "append", "column value is bigint; it must be binary or string"),
         (["'x' as key"], "append", "there is no column value; name one"),
@@ -63,13 +63,13 @@ def test_a_batch_is_written(spark: SparkSession, cluster: Running) -> None:
     ],
 )
 def test_unwritable_rows_are_reported_before_any_task_runs(
-    spark: SparkSession, cluster: Running, columns: list[str], mode: str, told: str
+    spark: SparkSession, cluster: Running, columns: list[str], mode: str, message: str
 ) -> None:
     writer = spark.range(1).selectExpr(*columns).write.format("tidelog").mode(mode)
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
     with pytest.raises(PySparkException) as refusal:
         writer.options(**{"bootstrap.servers": cluster.bootstrap, "topic": "land"}).save()
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
     assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
 
 

@@ -33,11 +33,6 @@ LONG_FILES = {
     "tests/unit/faces/bad_input.py": 897,
 }
 LONG_FUNCTIONS = {
-    "deploy/grafana/tidelog_dashboards/broker.py:_requests": 96,
-    "deploy/grafana/tidelog_dashboards/controller.py:_waits": 87,
-    "deploy/grafana/tidelog_dashboards/overview.py:_health": 103,
-    "deploy/grafana/tidelog_dashboards/replication_lag.py:_followers": 97,
-    "deploy/grafana/tidelog_dashboards/topic.py:_health": 88,
     "tests/unit/controller/edge/test_admin_leaders_edge.py:test_topic_descriptions_are_sent_with_all_fields": 87,  # noqa: E501
 }
 

@@ -1,8 +1,9 @@
 """Imported by each Python process that has this directory on its PYTHONPATH.
 
-A service's event loop writes its delays, a line each, into the file of its process id in
-PAUSES_DIRECTORY. A line has three numbers, in seconds: when the loop should have run at the latest,
-how much later it did, and for how long of that its thread was ready to run and had no processor."""
+A service's event loop writes its delays, one a line, to a file in PAUSES_DIRECTORY that has the
+process id as its name. A line has three numbers, in seconds: the latest time at which the loop
+should have run, the delay, and the part of the delay in which its thread was ready and had no
+processor."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def broker() -> dashboard.Dashboard:
         [BROKER],
         [
             ("Health", _health()),
-            ("Requests", _requests()),
+            ("Requests", [*_requests(), *_failures()]),
             ("Waits", _waits()),
             ("Storage", _storage()),
             ("Process resources", _process()),
@@ -100,15 +100,13 @@ def _requests() -> list[Panel]:
             "Requests per second",
             "Requests by kind. If requests grow and bytes do not, raise the linger of producers "
             "and the fetch size of consumers.",
-            [
-                Query(
-                    per_second(
-                        "tidelog_request_duration_seconds_count", BROKERS, "service, request, acks"
-                    )
-                    + " > 0",
-                    "{{service}} {{request}} {{acks}}",
+            Query(
+                per_second(
+                    "tidelog_request_duration_seconds_count", BROKERS, "service, request, acks"
                 )
-            ],
+                + " > 0",
+                "{{service}} {{request}} {{acks}}",
+            ),
             REQUESTS_PER_SECOND,
         ),
         graph(
@@ -116,46 +114,45 @@ def _requests() -> list[Panel]:
             "99th percentile, waits for replicas and disk included. Fetches that ended without "
             "new records are excluded. If only produce with acks=all is slow, check the "
             "followers. If all requests are slow, check the event loop.",
-            [
-                Query(
-                    quantile(
-                        0.99,
-                        "tidelog_request_duration_seconds",
-                        f'{BROKERS}, request!~".+_idle"',
-                        "service, request, acks",
-                    ),
-                    "{{service}} {{request}} {{acks}}",
-                )
-            ],
+            Query(
+                quantile(
+                    0.99,
+                    "tidelog_request_duration_seconds",
+                    f'{BROKERS}, request!~".+_idle"',
+                    "service, request, acks",
+                ),
+                "{{service}} {{request}} {{acks}}",
+            ),
             SECONDS,
         ),
         graph(
             "Bytes per second by flow",
             "Bytes received and sent, by flow. Compare with the limits of network and disk.",
-            [
-                Query(
-                    per_second("tidelog_data_bytes_total", BROKERS, "service, flow"),
-                    "{{service}} {{flow}}",
-                )
-            ],
+            Query(
+                per_second("tidelog_data_bytes_total", BROKERS, "service, flow"),
+                "{{service}} {{flow}}",
+            ),
             BYTES_PER_SECOND,
         ),
         graph(
             "Records per batch",
             "Small batches cost CPU. If the number is low, raise the linger of producers.",
-            [Query(f"{records} / {batches}", "{{service}} {{flow}}")],
+            Query(f"{records} / {batches}", "{{service}} {{flow}}"),
         ),
+    ]
+
+
+def _failures() -> list[Panel]:
+    return [
         graph(
             "Rejected requests",
             "Errors returned, by code. Do what the comment of the code in errors.proto says; "
             "`tidelog explain` gives the reason.",
-            [
-                Query(
-                    per_second("tidelog_requests_refused_total", BROKERS, "service, request, code")
-                    + " > 0",
-                    "{{service}} {{request}}: {{code}}",
-                )
-            ],
+            Query(
+                per_second("tidelog_requests_refused_total", BROKERS, "service, request, code")
+                + " > 0",
+                "{{service}} {{request}}: {{code}}",
+            ),
             ERRORS_PER_SECOND,
         ),
         graph(
@@ -181,12 +178,10 @@ def _waits() -> list[Panel]:
             "Event loop lag",
             "99th percentile. Above 0.1 s every request waits: check for a starved process, a "
             "slow disk, or more load than one core carries.",
-            [
-                Query(
-                    quantile(0.99, "tidelog_event_loop_lag_seconds", BROKERS, "service"),
-                    "{{service}}",
-                )
-            ],
+            Query(
+                quantile(0.99, "tidelog_event_loop_lag_seconds", BROKERS, "service"),
+                "{{service}}",
+            ),
             SECONDS,
             _LOOP_LAG,
         ),
@@ -194,22 +189,20 @@ def _waits() -> list[Panel]:
             "Queue depth",
             "Waiting items, by queue. If a queue only grows, check its consumer: disk, followers, "
             "etcd or the event loop.",
-            [Query(f"tidelog_queue_depth{{{BROKERS}}}", "{{service}} {{queue}}")],
+            Query(f"tidelog_queue_depth{{{BROKERS}}}", "{{service}} {{queue}}"),
         ),
         graph(
             "etcd request latency",
             "99th percentile, by operation. Above 0.1 s check the disk of etcd's leader.",
-            [
-                Query(
-                    quantile(
-                        0.99,
-                        "tidelog_store_request_duration_seconds",
-                        BROKERS,
-                        "service, operation",
-                    ),
-                    "{{service}} {{operation}}",
-                )
-            ],
+            Query(
+                quantile(
+                    0.99,
+                    "tidelog_store_request_duration_seconds",
+                    BROKERS,
+                    "service, operation",
+                ),
+                "{{service}} {{operation}}",
+            ),
             SECONDS,
             Steps(watch=0.1, bad=0.5),
         ),
@@ -217,17 +210,15 @@ def _waits() -> list[Panel]:
             "Controller command latency",
             "90th percentile since the controller's decision, by kind and stage. If received is "
             "late, check the network and the event loop. If completed is late, check the disk.",
-            [
-                Query(
-                    quantile(
-                        0.9,
-                        "tidelog_state_change_duration_seconds",
-                        f'{BROKERS}, stage=~"received|completed"',
-                        "service, kind, stage",
-                    ),
-                    "{{service}} {{kind}} {{stage}}",
-                )
-            ],
+            Query(
+                quantile(
+                    0.9,
+                    "tidelog_state_change_duration_seconds",
+                    f'{BROKERS}, stage=~"received|completed"',
+                    "service, kind, stage",
+                ),
+                "{{service}} {{kind}} {{stage}}",
+            ),
             SECONDS,
         ),
     ]
@@ -279,7 +270,7 @@ def _process() -> list[Panel]:
             "CPU usage",
             "Share of one core, which is the most that a broker can use. If it is near 1, start "
             "more brokers or let clients batch more.",
-            [Query(per_second("process_cpu_seconds_total", BROKERS, "service"), "{{service}}")],
+            Query(per_second("process_cpu_seconds_total", BROKERS, "service"), "{{service}}"),
             SHARE,
             Steps(watch=0.8, bad=0.95),
         ),
@@ -293,7 +284,7 @@ def _process() -> list[Panel]:
             "Open file descriptors",
             "Share of the process limit; segments and connections need file descriptors. If it is "
             "near 1, raise the limit.",
-            [Query(f"process_open_fds{{{BROKERS}}} / process_max_fds{{{BROKERS}}}", "{{service}}")],
+            Query(f"process_open_fds{{{BROKERS}}} / process_max_fds{{{BROKERS}}}", "{{service}}"),
             SHARE,
             Steps(watch=0.6, bad=0.8),
         ),

@@ -95,23 +95,19 @@ def _backlog() -> list[Panel]:
             "Command backlog by broker",
             "Partitions whose newest state the broker has not acknowledged. If it does not fall "
             "for seconds, check that broker: `tidelog explain broker N`.",
-            [
-                Query(
-                    f"max by (broker) (tidelog_state_change_backlog_partitions{{{CLUSTER}}})",
-                    "broker {{broker}}",
-                )
-            ],
+            Query(
+                f"max by (broker) (tidelog_state_change_backlog_partitions{{{CLUSTER}}})",
+                "broker {{broker}}",
+            ),
         ),
         graph(
             "Oldest unacknowledged command by broker",
             "Age of the broker's oldest command. The controller repeats it automatically. Beyond "
             "command_timeout_ms run `tidelog explain broker N`.",
-            [
-                Query(
-                    f"max by (broker) (tidelog_state_change_backlog_age_seconds{{{CLUSTER}}})",
-                    "broker {{broker}}",
-                )
-            ],
+            Query(
+                f"max by (broker) (tidelog_state_change_backlog_age_seconds{{{CLUSTER}}})",
+                "broker {{broker}}",
+            ),
             SECONDS,
             Steps(watch=2, bad=10),
         ),
@@ -120,87 +116,75 @@ def _backlog() -> list[Panel]:
             "90th percentile since the request, over all services. If received is late, check the "
             "network and the broker's event loop. If completed is late, check its disk. If "
             "acknowledged is late, check the controller.",
-            [
-                Query(
-                    quantile(0.9, "tidelog_state_change_duration_seconds", CLUSTER, "kind, stage"),
-                    "{{kind}} {{stage}}",
-                )
-            ],
+            Query(
+                quantile(0.9, "tidelog_state_change_duration_seconds", CLUSTER, "kind, stage"),
+                "{{kind}} {{stage}}",
+            ),
             SECONDS,
         ),
         event_bars(
             "Overdue commands by controller",
             "Times that a live broker did not acknowledge a command within command_timeout_ms. "
             "Check that broker's event loop and log.",
-            [
-                Query(
-                    times("tidelog_commands_overdue_total", CLUSTER, "service"),
-                    "sent by {{service}}",
-                )
-            ],
+            Query(
+                times("tidelog_commands_overdue_total", CLUSTER, "service"),
+                "sent by {{service}}",
+            ),
         ),
     ]
 
 
+def elections_by_cause() -> Panel:
+    return event_bars(
+        "Leader elections by cause",
+        "Elections by outcome and cause. For broker_crashed check the broker's log and "
+        "machine. For the outcome `nobody` (no leader elected) run `tidelog explain`.",
+        Query(
+            times("tidelog_elections_total", CLUSTER, "outcome, cause") + " > 0",
+            "{{outcome}}: {{cause}}",
+        ),
+    )
+
+
 def _changes() -> list[Panel]:
     return [
-        event_bars(
-            "Leader elections by cause",
-            "Elections by outcome and cause. For broker_crashed check the broker's log and "
-            "machine. For the outcome `nobody` (no leader elected) run `tidelog explain`.",
-            [
-                Query(
-                    times("tidelog_elections_total", CLUSTER, "outcome, cause") + " > 0",
-                    "{{outcome}}: {{cause}}",
-                )
-            ],
-        ),
+        elections_by_cause(),
         event_bars(
             "Unclean leader elections",
             "Elections after which committed records may be lost. Run `tidelog trace "
             "TOPIC/PARTITION` for what is lost, and inform the owners of the topic.",
-            [
-                Query(
-                    times("tidelog_unclean_elections_total", CLUSTER, "service"),
-                    "decided by {{service}}",
-                )
-            ],
+            Query(
+                times("tidelog_unclean_elections_total", CLUSTER, "service"),
+                "decided by {{service}}",
+            ),
         ),
         event_bars(
             "State changes by stage",
             "Stages reported by all services, by kind. Every requested change ends as completed, "
             "failed or ignored. Run `tidelog trace TOPIC/PARTITION` to see one change from end to "
             "end.",
-            [
-                Query(
-                    times("tidelog_state_changes_total", CLUSTER, "kind, stage") + " > 0",
-                    "{{kind}} {{stage}}",
-                )
-            ],
+            Query(
+                times("tidelog_state_changes_total", CLUSTER, "kind, stage") + " > 0",
+                "{{kind}} {{stage}}",
+            ),
         ),
         event_bars(
             "Failed and ignored state changes",
             "Ignored changes are late or repeated, which is harmless. Run `tidelog trace "
             "TOPIC/PARTITION` for the reason of failed ones.",
-            [
-                Query(
-                    times(
-                        "tidelog_state_changes_total",
-                        f'{CLUSTER}, stage=~"failed|ignored"',
-                        "service, stage",
-                    ),
-                    "{{service}} {{stage}}",
-                )
-            ],
+            Query(
+                times(
+                    "tidelog_state_changes_total",
+                    f'{CLUSTER}, stage=~"failed|ignored"',
+                    "service, stage",
+                ),
+                "{{service}} {{stage}}",
+            ),
         ),
         event_bars(
             "Broker departures by cause",
             "Brokers that left the cluster. Check the broker's log, unless an operator stopped it.",
-            [
-                Query(
-                    times("tidelog_broker_departures_total", CLUSTER, "cause") + " > 0", "{{cause}}"
-                )
-            ],
+            Query(times("tidelog_broker_departures_total", CLUSTER, "cause") + " > 0", "{{cause}}"),
         ),
         timeline(
             "Active controller over time",
@@ -228,30 +212,26 @@ def _moves() -> list[Panel]:
             "Partition moves by state",
             "Moves of operations that have not ended. If some wait and none is active, run "
             "`tidelog explain`: it says what holds them back.",
-            [Query(f"max by (state) (tidelog_cluster_moves{{{CLUSTER}}})", "{{state}}")],
+            Query(f"max by (state) (tidelog_cluster_moves{{{CLUSTER}}})", "{{state}}"),
         ),
         graph(
             "Bytes left to copy by broker",
             "Bytes that new replicas lack in moving partitions, by receiving broker. If the line "
             "does not fall, check that broker: `tidelog explain broker N`.",
-            [
-                Query(
-                    f"sum by (follower) (tidelog_follower_adding_lag_bytes{{{CLUSTER}}})",
-                    "to broker {{follower}}",
-                )
-            ],
+            Query(
+                f"sum by (follower) (tidelog_follower_adding_lag_bytes{{{CLUSTER}}})",
+                "to broker {{follower}}",
+            ),
             BYTES,
         ),
         graph(
             "Copy throughput by broker",
             "Bytes per second sent to new replicas, by receiving broker. Compare with the "
             "throttle of moves, which can be changed while they run.",
-            [
-                Query(
-                    per_second("tidelog_move_sent_bytes_total", CLUSTER, "follower"),
-                    "to broker {{follower}}",
-                )
-            ],
+            Query(
+                per_second("tidelog_move_sent_bytes_total", CLUSTER, "follower"),
+                "to broker {{follower}}",
+            ),
             BYTES_PER_SECOND,
         ),
     ]
@@ -263,17 +243,15 @@ def _waits() -> list[Panel]:
             "etcd request latency",
             "99th percentile of the controllers' requests. Above 0.1 s check the disk of etcd's "
             "leader (its fsync duration).",
-            [
-                Query(
-                    quantile(
-                        0.99,
-                        "tidelog_store_request_duration_seconds",
-                        _CONTROLLERS,
-                        "service, operation",
-                    ),
-                    "{{service}} {{operation}}",
-                )
-            ],
+            Query(
+                quantile(
+                    0.99,
+                    "tidelog_store_request_duration_seconds",
+                    _CONTROLLERS,
+                    "service, operation",
+                ),
+                "{{service}} {{operation}}",
+            ),
             SECONDS,
             Steps(watch=0.1, bad=0.5),
         ),
@@ -281,7 +259,7 @@ def _waits() -> list[Panel]:
             "etcd errors",
             "Requests to etcd that failed, by service. Check whether etcd has a quorum: records "
             "are still written and read, but no leader is elected.",
-            [Query(per_second("tidelog_store_errors_total", CLUSTER, "service"), "{{service}}")],
+            Query(per_second("tidelog_store_errors_total", CLUSTER, "service"), "{{service}}"),
             "suffix: errors/s",
         ),
         graph(
@@ -304,33 +282,27 @@ def _waits() -> list[Panel]:
         graph(
             "Controller queue depth",
             "Waiting items, by queue. If a queue only grows, check etcd and the event loop.",
-            [Query(f"tidelog_queue_depth{{{_CONTROLLERS}}}", "{{service}} {{queue}}")],
+            Query(f"tidelog_queue_depth{{{_CONTROLLERS}}}", "{{service}} {{queue}}"),
         ),
         graph(
             "Admin request latency",
             "90th percentile, by request. Compare with the latency of etcd, which is a part of it.",
-            [
-                Query(
-                    quantile(0.9, "tidelog_request_duration_seconds", _CONTROLLERS, "request"),
-                    "{{request}}",
-                )
-            ],
+            Query(
+                quantile(0.9, "tidelog_request_duration_seconds", _CONTROLLERS, "request"),
+                "{{request}}",
+            ),
             SECONDS,
         ),
         graph(
             "Controller CPU usage",
             "Share of one core. If a controller is busy without changes, check its log.",
-            [
-                Query(
-                    per_second("process_cpu_seconds_total", _CONTROLLERS, "service"), "{{service}}"
-                )
-            ],
+            Query(per_second("process_cpu_seconds_total", _CONTROLLERS, "service"), "{{service}}"),
             "percentunit",
         ),
         graph(
             "Gateways by state",
             "Gateways (REST API and console) by state. If one is silent, run `tidelog explain`: it "
             "names the gateway and says whether its process is stalled, ended or cut off.",
-            [Query(f"max by (state) (tidelog_gateways{{{CLUSTER}}})", "{{state}}")],
+            Query(f"max by (state) (tidelog_gateways{{{CLUSTER}}})", "{{state}}"),
         ),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
 
+from tidelog_dashboards.controller import elections_by_cause
 from tidelog_dashboards.frame import CLUSTER, SERVICES, new_dashboard
 from tidelog_dashboards.panels import (
     BAD,
@@ -64,6 +65,34 @@ def _health() -> list[Panel]:
             f"sum(1 - up{{{SERVICES}}})",
             _ANY_IS_BAD,
         ),
+        *_partition_health(),
+        number(
+            "etcd unreachable time",
+            "Time without an answer from etcd, of the service that has waited longest. Start etcd "
+            "or repair the network to it: no leader is elected meanwhile.",
+            f"max(tidelog_store_unreachable_seconds{{{CLUSTER}}})",
+            Steps(watch=1, bad=5),
+            SECONDS,
+        ),
+        number(
+            "Brokers with overdue commands",
+            "Live brokers that have not acknowledged a command in time. Check the controller "
+            "dashboard for which ones; `tidelog explain broker N` says why.",
+            f"sum(tidelog_state_change_overdue{{{CLUSTER}}})",
+            _ANY_IS_BAD,
+        ),
+        number(
+            "Damaged replicas",
+            "Replicas that can neither lead nor follow until they are repaired. Check the "
+            "broker's log for replica_damaged, and check its disk.",
+            f"sum(tidelog_broker_out_of_service_replicas{{{CLUSTER}}})",
+            _ANY_IS_BAD,
+        ),
+    ]
+
+
+def _partition_health() -> list[Panel]:
+    return [
         number(
             "Offline partitions",
             "Partitions without a leader: no client can write or read them. Run `tidelog "
@@ -114,28 +143,6 @@ def _health() -> list[Panel]:
             _reported_by_active("tidelog_cluster_unclean_partitions"),
             _ANY_IS_TO_WATCH,
         ),
-        number(
-            "etcd unreachable time",
-            "Time without an answer from etcd, of the service that has waited longest. Start etcd "
-            "or repair the network to it: no leader is elected meanwhile.",
-            f"max(tidelog_store_unreachable_seconds{{{CLUSTER}}})",
-            Steps(watch=1, bad=5),
-            SECONDS,
-        ),
-        number(
-            "Brokers with overdue commands",
-            "Live brokers that have not acknowledged a command in time. Check the controller "
-            "dashboard for which ones; `tidelog explain broker N` says why.",
-            f"sum(tidelog_state_change_overdue{{{CLUSTER}}})",
-            _ANY_IS_BAD,
-        ),
-        number(
-            "Damaged replicas",
-            "Replicas that can neither lead nor follow until they are repaired. Check the "
-            "broker's log for replica_damaged, and check its disk.",
-            f"sum(tidelog_broker_out_of_service_replicas{{{CLUSTER}}})",
-            _ANY_IS_BAD,
-        ),
     ]
 
 
@@ -185,42 +192,38 @@ def _throughput() -> list[Panel]:
             "Bytes per second by flow",
             "Bytes produced and fetched by clients, and copied between brokers. If replica_in "
             "stays below replica_out, check which follower does not keep up.",
-            [Query(per_second("tidelog_data_bytes_total", CLUSTER, "flow"), "{{flow}}")],
+            Query(per_second("tidelog_data_bytes_total", CLUSTER, "flow"), "{{flow}}"),
             BYTES_PER_SECOND,
         ),
         graph(
             "Records per second by flow",
             "Records of the same flows. Divide bytes by records to get the record size.",
-            [Query(per_second("tidelog_data_records_total", CLUSTER, "flow"), "{{flow}}")],
+            Query(per_second("tidelog_data_records_total", CLUSTER, "flow"), "{{flow}}"),
             RECORDS_PER_SECOND,
         ),
         graph(
             "Client request latency",
             "99th percentile of each request, waits included. Compare produce with acks=all and "
             "acks=leader: the difference is replication.",
-            [
-                Query(
-                    quantile(
-                        0.99,
-                        "tidelog_request_duration_seconds",
-                        f'{CLUSTER}, request=~"produce|fetch|list_offsets|metadata"',
-                        "request, acks",
-                    ),
-                    "{{request}} {{acks}}",
-                )
-            ],
+            Query(
+                quantile(
+                    0.99,
+                    "tidelog_request_duration_seconds",
+                    f'{CLUSTER}, request=~"produce|fetch|list_offsets|metadata"',
+                    "request, acks",
+                ),
+                "{{request}} {{acks}}",
+            ),
             SECONDS,
         ),
         graph(
             "Rejected requests",
             "Errors returned to clients and followers, by code. Do what the comment of the code "
             "in errors.proto says; `tidelog explain` gives the reason.",
-            [
-                Query(
-                    per_second("tidelog_requests_refused_total", CLUSTER, "request, code") + " > 0",
-                    "{{request}}: {{code}}",
-                )
-            ],
+            Query(
+                per_second("tidelog_requests_refused_total", CLUSTER, "request, code") + " > 0",
+                "{{request}}: {{code}}",
+            ),
             ERRORS_PER_SECOND,
         ),
     ]
@@ -228,25 +231,11 @@ def _throughput() -> list[Panel]:
 
 def _changes() -> list[Panel]:
     return [
-        event_bars(
-            "Leader elections by cause",
-            "Elections by outcome and cause. For broker_crashed check the broker's log and "
-            "machine. For the outcome `nobody` (no leader elected) run `tidelog explain`.",
-            [
-                Query(
-                    times("tidelog_elections_total", CLUSTER, "outcome, cause") + " > 0",
-                    "{{outcome}}: {{cause}}",
-                )
-            ],
-        ),
+        elections_by_cause(),
         event_bars(
             "Broker departures by cause",
             "Brokers that left the cluster. Check the broker's log, unless an operator stopped it.",
-            [
-                Query(
-                    times("tidelog_broker_departures_total", CLUSTER, "cause") + " > 0", "{{cause}}"
-                )
-            ],
+            Query(times("tidelog_broker_departures_total", CLUSTER, "cause") + " > 0", "{{cause}}"),
         ),
         event_bars(
             "ISR changes",

@@ -6,7 +6,7 @@ what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from grafana_foundation_sdk.builders import (
@@ -69,6 +69,9 @@ class Query(NamedTuple):
     legend: str = ""
 
 
+Queries = Query | Sequence[Query]
+
+
 class Steps(NamedTuple):
     """The thresholds of a warning (`watch`) and of a problem (`bad`); None: no threshold."""
 
@@ -109,7 +112,7 @@ def _number(title: str, description: str, expr: str, unit: str) -> stat.Panel:
 def graph(
     title: str,
     description: str,
-    queries: Sequence[Query],
+    queries: Queries,
     unit: str = NUMBER,
     steps: Steps = UNCOLOURED,
     width: int = HALF,
@@ -142,7 +145,7 @@ def graph(
 
 
 def event_bars(
-    title: str, description: str, queries: Sequence[Query], width: int = HALF
+    title: str, description: str, queries: Queries, width: int = HALF
 ) -> timeseries.Panel:
     """Stacked bars, for rare events."""
     return (
@@ -238,8 +241,9 @@ def _query(query: Query, ref_id: str) -> prometheus.Dataquery:
     return built.legend_format(query.legend) if query.legend else built
 
 
-def _with_refs(queries: Iterable[Query]) -> list[tuple[str, Query]]:
-    return [(chr(ord("A") + index), query) for index, query in enumerate(queries)]
+def _with_refs(queries: Queries) -> list[tuple[str, Query]]:
+    listed = [queries] if isinstance(queries, Query) else queries
+    return [(chr(ord("A") + index), query) for index, query in enumerate(listed)]
 
 
 def _thresholds(steps: Steps) -> dashboard.ThresholdsConfig:

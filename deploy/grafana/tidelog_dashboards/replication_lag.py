@@ -95,6 +95,11 @@ def _health() -> list[Panel]:
     ]
 
 
+def _by_follower(aggregate: str, metric: str, suffix: str = "") -> Query:
+    expr = f"{aggregate} by (follower) ({metric}{{{_FOLLOWERS}}})"
+    return Query(expr, f"broker {{{{follower}}}}{suffix}")
+
+
 def _followers() -> list[Panel]:
     return [
         graph(
@@ -102,12 +107,7 @@ def _followers() -> list[Panel]:
             "Age of the oldest record that the broker lacks in any partition. Run `tidelog "
             "explain broker N`. Check whether the process is paused or dead, and check disk and "
             "network.",
-            [
-                Query(
-                    f"max by (follower) (tidelog_follower_max_lag_seconds{{{_FOLLOWERS}}})",
-                    "broker {{follower}}",
-                )
-            ],
+            _by_follower("max", "tidelog_follower_max_lag_seconds"),
             SECONDS,
             LAG_TIME_MAX,
         ),
@@ -116,12 +116,7 @@ def _followers() -> list[Panel]:
             "Age of the broker's last fetch, at the leader where it is oldest. Above a few "
             "seconds the broker is dead, paused or cut off from that leader: run `tidelog explain "
             "broker N`.",
-            [
-                Query(
-                    f"max by (follower) (tidelog_follower_fetch_age_seconds{{{_FOLLOWERS}}})",
-                    "broker {{follower}}",
-                )
-            ],
+            _by_follower("max", "tidelog_follower_fetch_age_seconds"),
             SECONDS,
             LAG_TIME_MAX,
         ),
@@ -129,39 +124,27 @@ def _followers() -> list[Panel]:
             "Records not yet replicated by broker",
             "Records that the broker lacks, over all its partitions. A falling line means that "
             "the broker catches up. If it grows, run `tidelog explain broker N`.",
-            [
-                Query(
-                    f"sum by (follower) (tidelog_follower_lag_records{{{_FOLLOWERS}}})",
-                    "broker {{follower}}",
-                )
-            ],
+            _by_follower("sum", "tidelog_follower_lag_records"),
         ),
         graph(
             "Bytes not yet replicated by broker",
             "Bytes that the broker lacks, over all its partitions. Compare with the panel "
             "Replication throughput by broker.",
-            [
-                Query(
-                    f"sum by (follower) (tidelog_follower_lag_bytes{{{_FOLLOWERS}}})",
-                    "broker {{follower}}",
-                )
-            ],
+            _by_follower("sum", "tidelog_follower_lag_bytes"),
             BYTES,
         ),
         graph(
             "Replication throughput by broker",
             "Bytes per second that followers receive from their leaders. A lagging broker with a "
             "low throughput waits for its disk, CPU or network: check the broker dashboard.",
-            [
-                Query(
-                    per_second(
-                        "tidelog_data_bytes_total",
-                        f'{CLUSTER}, service=~"broker-$broker", flow="replica_in"',
-                        "service",
-                    ),
-                    "{{service}}",
-                )
-            ],
+            Query(
+                per_second(
+                    "tidelog_data_bytes_total",
+                    f'{CLUSTER}, service=~"broker-$broker", flow="replica_in"',
+                    "service",
+                ),
+                "{{service}}",
+            ),
             BYTES_PER_SECOND,
         ),
         graph(
@@ -169,14 +152,8 @@ def _followers() -> list[Panel]:
             "Partitions in which the broker is more than one second behind, or out of the ISR. If "
             "it is one partition, check that replica. If it is all partitions, check the broker.",
             [
-                Query(
-                    f"sum by (follower) (tidelog_follower_lagging_partitions{{{_FOLLOWERS}}})",
-                    "broker {{follower}} lagging",
-                ),
-                Query(
-                    f"sum by (follower) (tidelog_follower_out_of_isr_partitions{{{_FOLLOWERS}}})",
-                    "broker {{follower}} out of sync",
-                ),
+                _by_follower("sum", "tidelog_follower_lagging_partitions", " lagging"),
+                _by_follower("sum", "tidelog_follower_out_of_isr_partitions", " out of sync"),
             ],
         ),
     ]
@@ -206,7 +183,7 @@ def _partitions() -> list[Panel]:
             "Highest replication lag in seconds",
             "The ten replicas with the highest lag. Check whether they share a topic, a leader or "
             "a follower.",
-            [Query(f"topk(10, {lag_seconds})", "{{topic}}/{{partition}} on {{follower}}")],
+            Query(f"topk(10, {lag_seconds})", "{{topic}}/{{partition}} on {{follower}}"),
             SECONDS,
             LAG_TIME_MAX,
         ),
@@ -214,7 +191,7 @@ def _partitions() -> list[Panel]:
             "Highest replication lag in records",
             "The ten replicas that lack the most records. Check whether producers write more to "
             "one partition than to others.",
-            [Query(f"topk(10, {lag_records})", "{{topic}}/{{partition}} on {{follower}}")],
+            Query(f"topk(10, {lag_records})", "{{topic}}/{{partition}} on {{follower}}"),
         ),
     ]
 
@@ -225,12 +202,10 @@ def _effects() -> list[Panel]:
             "Uncommitted records by leader",
             "Records between the high watermark and the log end. If the number only grows, check "
             "which in-sync follower lags.",
-            [
-                Query(
-                    f"sum by (service) (tidelog_broker_uncommitted_records{{{CLUSTER}}})",
-                    "{{service}}",
-                )
-            ],
+            Query(
+                f"sum by (service) (tidelog_broker_uncommitted_records{{{CLUSTER}}})",
+                "{{service}}",
+            ),
         ),
         graph(
             "Stalled high watermarks and waiting consumers",
@@ -252,18 +227,16 @@ def _effects() -> list[Panel]:
             "Replicas that leaders removed from ISRs. A single peak is a restart. If a rate "
             "persists, check the disk, network and event loop of the follower; run `tidelog trace "
             "TOPIC/PARTITION` for the order of events.",
-            [
-                Query(
-                    times("tidelog_isr_shrinks_total", CLUSTER, "service, cause") + " > 0",
-                    "{{service}}: {{cause}}",
-                )
-            ],
+            Query(
+                times("tidelog_isr_shrinks_total", CLUSTER, "service, cause") + " > 0",
+                "{{service}}: {{cause}}",
+            ),
         ),
         event_bars(
             "ISR expansions by leader",
             "Replicas that leaders added to ISRs again. Compare with the ISR shrinks at the left: "
             "equal numbers mean that all followers recovered.",
-            [Query(times("tidelog_isr_expands_total", CLUSTER, "service") + " > 0", "{{service}}")],
+            Query(times("tidelog_isr_expands_total", CLUSTER, "service") + " > 0", "{{service}}"),
         ),
     ]
 
@@ -289,36 +262,34 @@ def _spark() -> list[Panel]:
             "Spark query lag in records",
             "Records that the query has not read. If the number only grows, raise the read rate: "
             "add cores, or raise maxOffsetsPerTrigger.",
-            [Query(f"sum by (query) ({lag})", "{{query}}")],
+            Query(f"sum by (query) ({lag})", "{{query}}"),
         ),
         graph(
             "Spark records read per second",
             "Records that the query reads. Compare with the records written to its topics: the "
             "query falls behind if more are written.",
-            [Query(per_second("tidelog_spark_rows_total", CLUSTER, "query"), "{{query}}")],
+            Query(per_second("tidelog_spark_rows_total", CLUSTER, "query"), "{{query}}"),
             RECORDS_PER_SECOND,
         ),
         graph(
             "Time since the last progress by Spark query",
             "Compare with the usual duration of a micro-batch. If it is longer, check the query's "
             "jobs in Spark's web UI, and run `tidelog explain` for partitions without a leader.",
-            [Query(age, "{{query}}")],
+            Query(age, "{{query}}"),
             SECONDS,
         ),
         graph(
             "Spark query lag by partition",
             "The ten partitions with the highest lag. If all are alike, the query is slow. If one "
             "stands out, check whether its keys are written more often than others.",
-            [
-                Query(
-                    f"topk(10, max by (query, topic, partition) ({lag}))",
-                    "{{query}}: {{topic}}/{{partition}}",
-                )
-            ],
+            Query(
+                f"topk(10, max by (query, topic, partition) ({lag}))",
+                "{{query}}: {{topic}}/{{partition}}",
+            ),
         ),
         event_bars(
             "Failed Spark queries",
             "Queries that ended with an error. Check the driver's log: the error says what to do.",
-            [Query(times("tidelog_spark_failures_total", CLUSTER, "query") + " > 0", "{{query}}")],
+            Query(times("tidelog_spark_failures_total", CLUSTER, "query") + " > 0", "{{query}}"),
         ),
     ]

@@ -30,14 +30,14 @@ def topic() -> dashboard.Dashboard:
         "Health, throughput and size of the selected topics.",
         [TOPIC],
         [
-            ("Health", _health()),
+            ("Health", [*_summary(), *_problems()]),
             ("Throughput", _throughput()),
             ("Size", _size()),
         ],
     )
 
 
-def _health() -> list[Panel]:
+def _summary() -> list[Panel]:
     return [
         number(
             "Maximum replication lag",
@@ -86,6 +86,11 @@ def _health() -> list[Panel]:
             Steps(),
             BYTES,
         ),
+    ]
+
+
+def _problems() -> list[Panel]:
+    return [
         rows(
             "Unhealthy partitions",
             "Partitions with their problem, as reported by the active controller. Run `tidelog "
@@ -125,7 +130,7 @@ def _throughput() -> list[Panel]:
         graph(
             f"{what} {done} by topic",
             description,
-            [Query(per_second(metric, f'{_TOPICS}, flow="{flow}"', "topic"), "{{topic}}")],
+            Query(per_second(metric, f'{_TOPICS}, flow="{flow}"', "topic"), "{{topic}}"),
             unit,
         )
         for what, metric, unit in metrics
@@ -153,14 +158,14 @@ def _size() -> list[Panel]:
             "Log size by topic",
             "Bytes of all replicas. If a topic is too large, lower retention_bytes or "
             "retention_ms.",
-            [Query(f"sum by (topic) (tidelog_topic_log_size_bytes{{{_TOPICS}}})", "{{topic}}")],
+            Query(f"sum by (topic) (tidelog_topic_log_size_bytes{{{_TOPICS}}})", "{{topic}}"),
             BYTES,
         ),
         graph(
             "Log size by topic and broker",
             "If brokers differ much, the partitions or the keys are uneven: check the largest "
             "partitions.",
-            [Query(f"tidelog_topic_log_size_bytes{{{_TOPICS}}}", "{{topic}} on {{service}}")],
+            Query(f"tidelog_topic_log_size_bytes{{{_TOPICS}}}", "{{topic}} on {{service}}"),
             BYTES,
         ),
         rows(
@@ -181,7 +186,7 @@ def _size() -> list[Panel]:
         graph(
             "Record size",
             "Bytes per record. If the size jumps, check which producer writes different records.",
-            [Query(f"{size} / {records}", "{{topic}} {{flow}}")],
+            Query(f"{size} / {records}", "{{topic}} {{flow}}"),
             BYTES,
         ),
     ]

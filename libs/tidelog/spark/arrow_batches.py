@@ -135,12 +135,12 @@ def _binary(parts: Sequence[tuple[bytes, list[int], int, int]], kind: pa.DataTyp
         contents.append(data)
         columns.append(lengths)
     lengths = np.concatenate(columns)
-    is_there = lengths >= 0
+    is_present = lengths >= 0
     ends = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(np.maximum(lengths, 0), out=ends[1:])
     validity = None
-    if not is_there.all():
-        validity = pa.py_buffer(np.packbits(is_there, bitorder="little").tobytes())
+    if not is_present.all():
+        validity = pa.py_buffer(np.packbits(is_present, bitorder="little").tobytes())
     buffers = [validity, pa.py_buffer(ends), pa.py_buffer(b"".join(contents))]
     return pa.Array.from_buffers(kind, len(lengths), buffers)
 

@@ -16,7 +16,7 @@ from tidelog.spark.cluster_lookups import ClusterLookups, new_lookups
 from tidelog.spark.filters import Narrowed
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import OffsetRange, split
-from tidelog.spark.range_partition import range_partitions, read_partition
+from tidelog.spark.range_reader import range_partitions, read_partition
 from tidelog.spark.stream_offsets import ReadTo
 
 
@@ -34,7 +34,7 @@ class BatchReader(DataSourceReader):
         return _Pushed(found) if name == "pushFilters" else found
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        return self._narrowed.take(filters)
+        return self._narrowed.apply(filters)
 
     def partitions(self) -> list[InputPartition]:
         """Raises `OptionError` and other `TidelogError`s."""
@@ -42,7 +42,7 @@ class BatchReader(DataSourceReader):
             return range_partitions(lookups.ask(self._parts))
 
     async def _parts(self, lookups: ClusterLookups) -> list[OffsetRange]:
-        ranges = await planned(self._options, self._narrowed, lookups)
+        ranges = await plan_ranges(self._options, self._narrowed, lookups)
         return await with_boundary_epochs(split(ranges, *self._options.split), lookups)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -60,7 +60,7 @@ class _Pushed:
         return pushed
 
 
-async def planned(
+async def plan_ranges(
     options: ReadOptions, narrowed: Narrowed, lookups: ClusterLookups
 ) -> list[OffsetRange]:
     now = await lookups.now(options.topics, {})

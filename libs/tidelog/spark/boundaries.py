@@ -37,19 +37,19 @@ def requested_times(
 def starts(options: ReadOptions, now: ClusterNow, at_times: AtTimes) -> dict[TopicPartition, int]:
     """Returns the first offset of each partition. Raises `OptionError` for an offset that is not in
     the log, and for a time that is later than all records."""
-    partitions = partitions_of(now)
-    options.starting.check_named(partitions)
-    return {
-        p: _start(options, p, now[p.topic].partitions[p.partition], at_times) for p in partitions
-    }
+    return _offsets(
+        options.starting,
+        now,
+        at_times,
+        needs_record=not options.latest_if_none,
+        skips_expired=not options.fail_on_data_loss,
+    )
 
 
 def ends(options: ReadOptions, now: ClusterNow, at_times: AtTimes) -> dict[TopicPartition, int]:
     """Returns the end offset of each partition. Raises `OptionError` for an offset that is not in
     the log."""
-    partitions = partitions_of(now)
-    options.ending.check_named(partitions)
-    return {p: _end(options, p, now[p.topic].partitions[p.partition], at_times) for p in partitions}
+    return _offsets(options.ending, now, at_times)
 
 
 def check_order(
@@ -67,48 +67,44 @@ def check_order(
             )
 
 
-def _start(
-    options: ReadOptions, partition: TopicPartition, now: PartitionNow, at_times: AtTimes
-) -> int:
-    point = options.starting.of(partition)
-    match point.kind:
-        case PointKind.EARLIEST:
-            return now.start
-        case PointKind.LATEST:
-            return now.end
-        case PointKind.TIME:
-            if at_times[partition] != NO_OFFSET:
-                return at_times[partition]
-            if options.latest_if_none:
-                return now.end
-            raise OptionError(
-                f"option {options.starting.option}: no record of {partition} is as young as "
-                f"{point.number}; give an earlier time, or set startingOffsetsByTimestampStrategy "
-                "to latest to begin at the end"
-            )
-        case PointKind.OFFSET:
-            if now.start <= point.number <= now.end:
-                return point.number
-            if point.number < now.start and not options.fail_on_data_loss:
-                return now.start
-            raise _out_of_range(options.starting, partition, point.number, now)
+def _offsets(
+    boundary: Boundary,
+    now: ClusterNow,
+    at_times: AtTimes,
+    *,
+    needs_record: bool = False,
+    skips_expired: bool = False,
+) -> dict[TopicPartition, int]:
+    partitions = partitions_of(now)
+    boundary.check_named(partitions)
+    found = {}
+    for partition in partitions:
+        state = now[partition.topic].partitions[partition.partition]
+        point = boundary.of(partition)
+        match point.kind:
+            case PointKind.EARLIEST:
+                offset = state.start
+            case PointKind.LATEST:
+                offset = state.end
+            case PointKind.TIME:
+                offset = at_times[partition]
+                if offset == NO_OFFSET:
+                    if needs_record:
+                        raise _no_record_since(boundary, partition, point.number)
+                    offset = state.end
+            case PointKind.OFFSET:
+                offset = max(point.number, state.start) if skips_expired else point.number
+                if not state.start <= offset <= state.end:
+                    raise _out_of_range(boundary, partition, offset, state)
+        found[partition] = offset
+    return found
 
 
-def _end(
-    options: ReadOptions, partition: TopicPartition, now: PartitionNow, at_times: AtTimes
-) -> int:
-    point = options.ending.of(partition)
-    match point.kind:
-        case PointKind.EARLIEST:
-            return now.start
-        case PointKind.LATEST:
-            return now.end
-        case PointKind.TIME:
-            return now.end if at_times[partition] == NO_OFFSET else at_times[partition]
-        case PointKind.OFFSET:
-            if now.start <= point.number <= now.end:
-                return point.number
-            raise _out_of_range(options.ending, partition, point.number, now)
+def _no_record_since(boundary: Boundary, partition: TopicPartition, time_ms: int) -> OptionError:
+    return OptionError(
+        f"option {boundary.option}: {partition} has no record of time {time_ms} or later; give an "
+        "earlier time, or set startingOffsetsByTimestampStrategy to latest to begin at the end"
+    )
 
 
 def _out_of_range(

@@ -77,9 +77,9 @@ class _Edges:
                 self._epochs[first:last] = [self._epochs[first]] * (last - first)
 
     def parts(self) -> Iterator[OffsetRange]:
-        places = [
+        boundaries = [
             ReadTo(offset, NO_EPOCH if epoch is None else epoch)
             for offset, epoch in zip(self._offsets, self._epochs, strict=True)
         ]
-        for part, (start, end) in zip(self._parts, pairwise(places), strict=True):
+        for part, (start, end) in zip(self._parts, pairwise(boundaries), strict=True):
             yield part._replace(start=start, end=end)

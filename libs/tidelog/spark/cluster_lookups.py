@@ -70,8 +70,8 @@ class ClusterLookups:
             if self._clock.monotonic_ms() >= give_up_ms:
                 raise TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"what brokers reported of {', '.join(sorted(topics))} did not fit together "
-                    f"for {POLL_TIMEOUT_MS} ms: some are behind; check that they reach etcd",
+                    f"brokers reported inconsistent offsets of {', '.join(sorted(topics))} for "
+                    f"{POLL_TIMEOUT_MS} ms: some are behind; check that they reach etcd",
                 )
             await asyncio.sleep(POLL_PAUSE_MS / 1000)
 
@@ -82,12 +82,12 @@ class ClusterLookups:
         while True:
             found = await self._found(choice)
             missing = [name for name in read if choice.matches(name) and name not in found]
-            wrong = _assigned_wrongly(choice, read, found) if must_exist else None
+            error = _assignment_error(choice, read, found) if must_exist else None
             gone = self._clock.monotonic_ms() - since_ms >= GONE_AFTER_MS
-            if not missing and wrong is None:
+            if not missing and error is None:
                 break
-            if gone and wrong is not None:
-                raise wrong
+            if gone and error is not None:
+                raise error
             if gone:
                 break
             await asyncio.sleep(POLL_PAUSE_MS / 1000)
@@ -201,7 +201,7 @@ class ClusterLookups:
         return Truncation(first, leader_epoch, epoch_before)
 
 
-def _assigned_wrongly(
+def _assignment_error(
     choice: TopicChoice, read: StreamOffsets, found: Mapping[str, TopicDescription]
 ) -> OptionError | None:
     """Returns the error of an assigned partition that the topic lacks. The description may come

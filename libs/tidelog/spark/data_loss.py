@@ -63,8 +63,8 @@ class DataLossError(OffsetOutOfRangeError):
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             "; ".join(self.losses)
-            + ". To continue with what is there set failOnDataLoss to false; "
-            "to read all of it again begin with a new checkpointLocation",
+            + ". To continue with the remaining records, set failOnDataLoss to false; "
+            "to read everything again, begin with a new checkpointLocation",
         )
 
 
@@ -154,32 +154,32 @@ def _is_newer(current: PartitionNow, known: TopicOffsets) -> bool:
 def _recreated(topic: str, known: TopicOffsets, current: TopicNow) -> str:
     return (
         f"topic {topic!r} was deleted and created again (its id was {known.topic_id}, and is "
-        f"{current.topic_id}): of the previous one nothing from {_places(known)} on can be read "
-        "any more, and the new one is read from its start"
+        f"{current.topic_id}): records of the previous topic from {_offsets_text(known)} "
+        "on can no longer be read; the new topic is read from its start"
     )
 
 
 def _deleted(topic: str, known: TopicOffsets) -> str:
     return (
-        f"topic {topic!r} (id {known.topic_id}) was deleted: nothing from {_places(known)} on can "
-        "be read any more"
+        f"topic {topic!r} (id {known.topic_id}) was deleted: records from "
+        f"{_offsets_text(known)} on can no longer be read"
     )
 
 
 def _removed(topic: str, known: TopicOffsets | None, current: TopicNow) -> list[str]:
-    gone = sorted(set(known.partitions) - set(current.partitions)) if known is not None else []
+    partitions = {} if known is None else known.partitions
     return [
-        f"{TopicPartition(topic, partition)} was removed: nothing from offset "
-        f"{known.partitions[partition].offset} on can be read any more"
-        for partition in gone
-        if known is not None
+        f"{TopicPartition(topic, partition)} was removed: records from offset {at.offset} on can "
+        "no longer be read"
+        for partition, at in sorted(partitions.items())
+        if partition not in current.partitions
     ]
 
 
 def _added_again(name: TopicPartition, at: ReadTo) -> str:
     return (
-        f"{name} was removed and added again: of the previous one nothing from offset {at.offset} "
-        "on can be read any more, and the new one is read from its start"
+        f"{name} was removed and added again: records of the previous partition from offset "
+        f"{at.offset} on can no longer be read; the new partition is read from its start"
     )
 
 
@@ -192,14 +192,14 @@ def _expired(name: TopicPartition, first: int, start: int) -> str:
 
 def _truncated(name: TopicPartition, at: ReadTo, found: Truncation) -> str:
     return (
-        f"the log of {name} was truncated by an unclean election: the records at offsets "
-        f"{found.offset} to {at.offset - 1} at least that were read (the last in leader epoch "
+        f"the log of {name} was truncated by an unclean election: at least the records that were "
+        f"read at offsets {found.offset} to {at.offset - 1} (the last in leader epoch "
         f"{at.leader_epoch}) are not in the log of the leader of epoch {found.leader_epoch}, which "
-        "has others there, or none"
+        "has other records there, or none"
     )
 
 
-def _places(known: TopicOffsets) -> str:
+def _offsets_text(known: TopicOffsets) -> str:
     return "offsets " + ", ".join(
         f"{partition}: {at.offset}" for partition, at in sorted(known.partitions.items())
     )

@@ -13,11 +13,10 @@ from pyspark.sql.utils import is_remote
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.spark.batch_reader import BatchReader
 from tidelog.spark.cluster_lookups import require_topic
-from tidelog.spark.columns import schema_of
+from tidelog.spark.columns import check_written, schema_of
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import ReadOptions, WriteOptions
 from tidelog.spark.stream_reader import StreamReader
-from tidelog.spark.write_columns import check_written
 from tidelog.spark.writer import BatchWriter, StreamWriter
 
 NAME = "tidelog"
@@ -26,8 +25,8 @@ _ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 _SETTINGS = {_PUSHDOWN: "true", _ADAPTIVE: "false"}
 _HARMFUL = {
     _ADAPTIVE: "a micro-batch that is repeated after a shuffle may have other tasks, which write "
-    "again what was written",
-    "spark.speculation": "two tries of a task that are alive at once make each other fail",
+    "records again",
+    "spark.speculation": "two concurrent attempts of a task make each other fail",
 }
 # In Spark 4.2 a starting query puts these into a map of variables that all queries of its format
 # share (PythonStreamingSourceRunner). If the map grows while tasks of another query are serialized
@@ -132,6 +131,6 @@ def _check_schema(schema: StructType, options: ReadOptions) -> None:
     if schema != expected:
         raise OptionError(
             f"the schema {schema.simpleString()} is not that of tidelog's rows, which is "
-            f"{expected.simpleString()}: leave .schema(...) out, choose with the option columns, "
-            "and open values by functions as from_json"
+            f"{expected.simpleString()}: omit .schema(...), choose columns with the option "
+            "columns, and parse values with functions such as from_json"
         )

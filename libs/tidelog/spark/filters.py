@@ -66,11 +66,11 @@ class Narrowed:
             test(partition.partition) for test in self._of_partition
         )
 
-    def take(self, filters: Iterable[Filter]) -> list[Filter]:
+    def apply(self, filters: Iterable[Filter]) -> list[Filter]:
         """Applies filters, and returns those that Spark still has to apply."""
-        return [one for one in filters if not self._took(one)]
+        return [one for one in filters if not self._apply_one(one)]
 
-    def _took(self, one: Filter) -> bool:
+    def _apply_one(self, one: Filter) -> bool:
         plain, negated = (one.child, True) if isinstance(one, Not) else (one, False)
         path: tuple[str, ...] = getattr(plain, "attribute", ())
         if len(path) != 1:
@@ -82,14 +82,14 @@ class Narrowed:
         if value is None or type(plain) not in _TESTS:
             return False
         if column in ("topic", "partition"):
-            return self._tests(column, _TESTS[type(plain)], value, negated)
+            return self._add_test(column, _TESTS[type(plain)], value, negated)
         if column == "offset" and not negated and type(value) is int:
-            return self._takes_offset(plain, value)
+            return self._apply_offset(plain, value)
         if column == "timestamp" and not negated and isinstance(value, datetime):
-            self._takes_time(plain, value)
+            self._apply_time(plain, value)
         return False
 
-    def _tests(self, column: str, test: _Test, value: Any, negated: bool) -> bool:
+    def _add_test(self, column: str, test: _Test, value: Any, negated: bool) -> bool:
         if isinstance(value, tuple | list) and None in value:
             return False
         tests: list[Callable[[Any], bool]]
@@ -97,7 +97,7 @@ class Narrowed:
         tests.append(lambda found: test(found, value) is not negated)
         return True
 
-    def _takes_offset(self, plain: Filter, value: int) -> bool:
+    def _apply_offset(self, plain: Filter, value: int) -> bool:
         first, end = 0, None
         if isinstance(plain, EqualTo | EqualNullSafe):
             first, end = value, value + 1
@@ -112,7 +112,7 @@ class Narrowed:
             self.end_offset = end if self.end_offset is None else min(self.end_offset, end)
         return True
 
-    def _takes_time(self, plain: Filter, value: datetime) -> None:
+    def _apply_time(self, plain: Filter, value: datetime) -> None:
         if value.tzinfo is None or not isinstance(
             plain, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual
         ):

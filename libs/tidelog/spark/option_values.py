@@ -32,9 +32,9 @@ class OptionTexts:
         self, given: Mapping[str, str], known: Iterable[str], ignored: Iterable[str] = ()
     ) -> None:
         names = {name.lower(): name for name in known}
-        passed_over = {name.lower() for name in ignored}
+        ignored_names = {name.lower() for name in ignored}
         for name in given:
-            if name.lower() not in names and name.lower() not in passed_over:
+            if name.lower() not in names and name.lower() not in ignored_names:
                 raise _unknown(name, sorted(names.values()))
         self._texts = {name.lower(): text for name, text in given.items()}
 
@@ -49,7 +49,7 @@ class OptionTexts:
         text = (self.text(name) or "").strip()
         if not text:
             raise OptionError(
-                f'option {name} is missing; give it, as in .option("{name}", "{example}")'
+                f'option {name} is missing; set it, as in .option("{name}", "{example}")'
             )
         return text
 
@@ -75,7 +75,9 @@ class OptionTexts:
         if text is None:
             return None
         if not re.fullmatch(r"\d{1,18}", text.strip()):
-            raise rejected(name, text, "a time in milliseconds since 1970 (UTC), as 1700000000000")
+            raise rejected(
+                name, text, "a time in milliseconds since 1970 (UTC), such as 1700000000000"
+            )
         return int(text)
 
     def names(self, name: str) -> tuple[str, ...] | None:
@@ -88,7 +90,7 @@ class OptionTexts:
             raise rejected(name, text, "names, separated by commas")
         twice = sorted({part for part in found if found.count(part) > 1})
         if twice:
-            raise rejected(name, text, f"each name once; {', '.join(twice)} is there twice")
+            raise rejected(name, text, f"each name once; {', '.join(twice)} occurs twice")
         return tuple(found)
 
     def pattern(self, name: str) -> str | None:
@@ -102,22 +104,22 @@ class OptionTexts:
         return text
 
     def numbers_by_partition(
-        self, name: str, smallest: int, right: str
+        self, name: str, smallest: int, expected: str
     ) -> dict[tuple[str, int], int] | None:
         """Parses {"topic": {"0": number}}."""
         text = self.text(name)
         if text is None:
             return None
         found: dict[tuple[str, int], int] = {}
-        for topic, of_topic in _json_object(name, text, right).items():
+        for topic, of_topic in _json_object(name, text, expected).items():
             if not isinstance(of_topic, dict) or not of_topic:
-                raise rejected(name, text, right)
+                raise rejected(name, text, expected)
             for partition, number in of_topic.items():
                 if type(number) is not int or number < smallest:
-                    raise rejected(name, text, right)
-                found[topic, partition_number(name, text, partition, right)] = number
+                    raise rejected(name, text, expected)
+                found[topic, partition_number(name, text, partition, expected)] = number
         if not found:
-            raise rejected(name, text, right)
+            raise rejected(name, text, expected)
         return found
 
     def partitions_by_topic(self, name: str) -> dict[str, tuple[int, ...]] | None:
@@ -125,36 +127,36 @@ class OptionTexts:
         text = self.text(name)
         if text is None:
             return None
-        right = 'JSON as {"sea": [0, 1]}: each topic with its partitions'
+        expected = 'JSON such as {"sea": [0, 1]}: each topic with its partitions'
         found: dict[str, tuple[int, ...]] = {}
-        for topic, partitions in _json_object(name, text, right).items():
+        for topic, partitions in _json_object(name, text, expected).items():
             if not isinstance(partitions, list) or not partitions:
-                raise rejected(name, text, right)
+                raise rejected(name, text, expected)
             if any(type(p) is not int or not 0 <= p <= MAX_INT32 for p in partitions):
-                raise rejected(name, text, right)
+                raise rejected(name, text, expected)
             found[topic] = tuple(sorted(set(partitions)))
         if not found:
-            raise rejected(name, text, right)
+            raise rejected(name, text, expected)
         return found
 
 
-def partition_number(name: str, text: str, partition: str, right: str) -> int:
+def partition_number(name: str, text: str, partition: str, expected: str) -> int:
     if not re.fullmatch(r"\d{1,10}", partition) or int(partition) > MAX_INT32:
-        raise rejected(name, text, right)
+        raise rejected(name, text, expected)
     return int(partition)
 
 
-def rejected(name: str, text: str, right: str) -> OptionError:
-    return OptionError(f"option {name} is {text!r}; it must be {right}")
+def rejected(name: str, text: str, expected: str) -> OptionError:
+    return OptionError(f"option {name} is {text!r}; it must be {expected}")
 
 
-def _json_object(name: str, text: str, right: str) -> dict[str, Any]:
+def _json_object(name: str, text: str, expected: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError:
-        raise rejected(name, text, right) from None
+        raise rejected(name, text, expected) from None
     if not isinstance(value, dict):
-        raise rejected(name, text, right)
+        raise rejected(name, text, expected)
     return value
 
 
@@ -162,7 +164,7 @@ def _unknown(name: str, known: list[str]) -> OptionError:
     kafka = name.lower().removeprefix("kafka.")
     lower = {one.lower(): one for one in known}
     if kafka in lower:
-        return OptionError(f"option {name} does not exist; here it is {lower[kafka]}")
+        return OptionError(f"option {name} does not exist; use {lower[kafka]} instead")
     near = difflib.get_close_matches(name.lower(), lower, 1)
     meant = f"did you mean {lower[near[0]]}?" if near else f"there are {', '.join(known)}"
     return OptionError(f"option {name} does not exist; {meant}")

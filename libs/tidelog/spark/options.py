@@ -42,11 +42,11 @@ WRITE_OPTIONS = (BOOTSTRAP, "topic", "compression")
 # Options that Spark passes together with the user's.
 SPARK_OPTIONS = ("checkpointLocation", "queryName", "outputMode")
 _BY_PARTITION = (
-    'JSON as {"sea": {"0": 23, "1": -2}}: topics, their partitions, and the offset of each '
+    'JSON such as {"sea": {"0": 23, "1": -2}}: topics, their partitions, and the offset of each '
     "(-2: the earliest, -1: the latest)"
 )
 _TIMES = (
-    'JSON as {"sea": {"0": 1700000000000}}: topics, their partitions, and for each a time in '
+    'JSON such as {"sea": {"0": 1700000000000}}: topics, their partitions, and for each a time in '
     "milliseconds since 1970 (UTC)"
 )
 
@@ -76,7 +76,7 @@ _NUMBERED = {-2: EARLIEST, -1: LATEST}
 class Boundary:
     """Where reading begins, or ends, in each partition.
 
-    - `option`: the option that says so, for messages.
+    - `option`: the name of the option, for messages.
     - `by_partition`: if set, it must name every partition, and `everywhere` is not used.
     """
 
@@ -97,10 +97,10 @@ class Boundary:
 
     def check_named(self, partitions: Sequence[TopicPartition]) -> None:
         """Raises `OptionError` if `by_partition` names a partition that is not read."""
-        strange = sorted(set(self.by_partition or ()) - set(partitions))
-        if strange:
+        unread = sorted(set(self.by_partition or ()) - set(partitions))
+        if unread:
             raise OptionError(
-                f"option {self.option} names {strange[0]}, which is not read; there are "
+                f"option {self.option} names {unread[0]}, which is not read; there are "
                 f"{', '.join(map(str, partitions)) or 'no partitions'}"
             )
 
@@ -192,7 +192,7 @@ class ReadOptions:
             raise rejected(
                 options.starting.option,
                 "latest",
-                "earliest, offsets or a time: a batch ends at what is the latest when it begins",
+                "earliest, offsets or a time: a batch ends at the latest offset as of its start",
             )
         if options.max_offsets_per_trigger is not None:
             raise OptionError(
@@ -206,7 +206,7 @@ class ReadOptions:
         options = cls.of_either(given, LATEST)
         if ending := OptionTexts(given, READ_OPTIONS).given(*_ENDING):
             raise OptionError(
-                f"option {ending[0]} is for spark.read; a stream has no end: leave it out, or use "
+                f"option {ending[0]} is for spark.read; a stream has no end: omit it, or use "
                 "trigger(availableNow=True)"
             )
         return options
@@ -283,8 +283,8 @@ def _boundary(texts: OptionTexts, names: tuple[str, str, str], default: Boundary
         if point is EARLIEST and offsets == "endingOffsets":
             raise rejected(offsets, text, f"latest, or {_BY_PARTITION}")
         return Boundary(offsets, point)
-    right = f"earliest, latest, or {_BY_PARTITION}"
-    numbers = texts.numbers_by_partition(offsets, -2, right)
+    expected = f"earliest, latest, or {_BY_PARTITION}"
+    numbers = texts.numbers_by_partition(offsets, -2, expected)
     assert numbers is not None, "the option has a text"
     return Boundary(
         offsets,
@@ -302,10 +302,10 @@ def _columns(texts: OptionTexts) -> tuple[Column, ...]:
         return tuple(c for c in COLUMNS if headers or c.name != "headers")
     unknown = sorted(set(names) - {column.name for column in COLUMNS})
     if unknown:
-        right = f"of {', '.join(column.name for column in COLUMNS)}"
-        raise rejected("columns", ",".join(names), f"{right}; {unknown[0]} is none of them")
+        expected = f"of {', '.join(column.name for column in COLUMNS)}"
+        raise rejected("columns", ",".join(names), f"{expected}; {unknown[0]} is none of them")
     if headers and "headers" not in names:
-        raise rejected("includeHeaders", "true", "left out, or columns must name headers, too")
+        raise rejected("includeHeaders", "true", "omitted, or columns must include headers")
     return chosen_columns(names)
 
 
@@ -324,7 +324,9 @@ def _latest_if_none(texts: OptionTexts, starting: Boundary) -> bool:
     if text.strip().lower() not in ("error", "latest"):
         raise rejected(name, text, "error or latest")
     if starting.option not in _STARTING_BY_TIME:
-        raise rejected(name, text, f"left out, or beside {' or '.join(_STARTING_BY_TIME)}")
+        raise rejected(
+            name, text, f"omitted, or set together with {' or '.join(_STARTING_BY_TIME)}"
+        )
     return text.strip().lower() == "latest"
 
 

@@ -25,7 +25,7 @@ class OffsetRange(NamedTuple):
         return self.end.offset - self.start.offset
 
 
-def limited(
+def limit_sizes(
     sizes: Mapping[TopicPartition, int], max_offsets: int, turn: int
 ) -> dict[TopicPartition, int]:
     """Returns how many offsets to take of each partition, in proportion to `sizes`.

@@ -37,14 +37,14 @@ NEXT_OFFSET = MetricSpec(
 BATCH_ID = MetricSpec("tidelog_spark_batch_id", "The last micro-batch that has ended.", _OF_QUERY)
 PROGRESS_AGE_SECONDS = MetricSpec(
     "tidelog_spark_progress_age_seconds",
-    "Seconds since a query last ended a micro-batch, or found nothing new. Where it only grows, "
-    "the query hangs and its lag is not known: look at its jobs in Spark's own interface.",
+    "Seconds since a query last ended a micro-batch, or found nothing new. If it only grows, "
+    "the query hangs and its lag is unknown: check its jobs in Spark's web UI.",
     _OF_QUERY,
 )
 ROWS = MetricSpec("tidelog_spark_rows", "Rows that a query has read.", _OF_QUERY)
 FAILURES = MetricSpec(
     "tidelog_spark_failures",
-    "How often a query has ended by an error. Look for it in the driver's log.",
+    "How often a query has ended with an error. Check the driver's log.",
     _OF_QUERY,
 )
 GAUGES = (LAG_RECORDS, NEXT_OFFSET, BATCH_ID, PROGRESS_AGE_SECONDS)

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.consumer import Consumer
@@ -27,6 +30,7 @@ from tidelog.record_limits import invalid_batch
 from tidelog.spark import cluster_lookups
 from tidelog.spark.arrow_batches import ArrowBatches
 from tidelog.spark.data_loss import DataLossError
+from tidelog.spark.options import ReadOptions
 from tidelog.spark.planning import OffsetRange
 from tidelog.spark.stream_offsets import ReadTo
 
@@ -35,7 +39,7 @@ MAX_FETCH_BYTES = 8 << 20
 POLL_MS = 200
 # A task fails after this time without progress.
 NO_PROGRESS_MS = 120_000
-SKIP_HINT = "to read on behind them set the option onDamage to skip"
+SKIP_HINT = "to continue behind them, set the option onDamage to skip"
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +81,7 @@ class RangeReader:
         while position < self._end:
             for fetched in self._poll(position):
                 self._check_end(fetched)
-                yield from self._opened(fetched)
+                yield from self._decode(fetched)
             reached = self._reached()
             now_ms = self._clock.monotonic_ms()
             if reached > position:
@@ -85,23 +89,23 @@ class RangeReader:
             elif now_ms - since_ms >= NO_PROGRESS_MS and position < self._end:
                 raise TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"no leader of {self._range.partition} gave a record from offset {position} "
-                    f"on for {NO_PROGRESS_MS} ms; run `tidelog explain`",
+                    f"no leader of {self._range.partition} returned a record from offset "
+                    f"{position} on for {NO_PROGRESS_MS} ms; run `tidelog explain`",
                 )
-        yield from self._taken()
+        yield from self._collected()
 
-    def _opened(self, fetched: FetchedBatch) -> Iterator[pa.RecordBatch]:
+    def _decode(self, fetched: FetchedBatch) -> Iterator[pa.RecordBatch]:
         try:
             for _ in self._arrow.add(fetched, self._end):
                 if self._arrow.is_full:
-                    yield from self._taken()
+                    yield from self._collected()
         except InvalidBatchError as error:
             # It arrived intact, so a retry cannot help.
             if not self._skip_damaged:
                 raise invalid_batch(f"{error.message}; {SKIP_HINT}") from error
             _log.warning("skipped: %s", error)
 
-    def _taken(self) -> Iterator[pa.RecordBatch]:
+    def _collected(self) -> Iterator[pa.RecordBatch]:
         batch = self._arrow.take()
         if batch is not None:
             yield batch
@@ -205,7 +209,7 @@ class RangeReader:
         """Requests the topic from another broker. None if it is unknown there, and no broker has
         described it."""
 
-        async def look(consumer: Consumer) -> KnownTopic | None:
+        async def request(consumer: Consumer) -> KnownTopic | None:
             await asyncio.sleep(cluster_lookups.POLL_PAUSE_MS / 1000)
             try:
                 return await consumer.known_topic(self._range.partition.topic, fresh=True)
@@ -214,7 +218,7 @@ class RangeReader:
                     return None
                 raise
 
-        return self._consumer.ask(look)
+        return self._consumer.ask(request)
 
     def _truncated(self, position: int, error: LogTruncatedError) -> None:
         """The log no longer has what was read before `position`. Continues with what it has from
@@ -302,3 +306,30 @@ def read_range(
             skip_damaged=skip_damaged,
         )
         yield from reader.batches()
+
+
+class RangePartition(InputPartition):
+    """A task's range of offsets. It is None if a batch is empty: Spark has a task read that,
+    too."""
+
+    value: OffsetRange | None
+
+
+def range_partitions(ranges: Iterable[OffsetRange]) -> list[InputPartition]:
+    return [RangePartition(one) for one in ranges]
+
+
+def read_partition(
+    partition: InputPartition, options: ReadOptions, schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    offset_range: OffsetRange | None = partition.value
+    if offset_range is None:
+        return
+    yield from read_range(
+        options.bootstrap,
+        offset_range,
+        to_arrow_schema(schema, timezone="UTC"),
+        buffer_bytes=options.buffer_bytes,
+        fail_on_data_loss=options.fail_on_data_loss,
+        skip_damaged=options.skip_damaged,
+    )

@@ -66,12 +66,13 @@ class RecordSink:
         self._admin = Admin(bootstrap, connections=connections)
         self._producer: Producer | None = None
         self._identity: Identity | None = None
-        # By topic: the number of partitions now, and the number by which records are placed.
+        # By topic: the number of partitions now, and at the first attempt of the task. The latter
+        # decides the partition of a record.
         self._counts: dict[str, int] = {}
-        self._placed_by: dict[str, int] = {}
+        self._first_counts: dict[str, int] = {}
         self._keyless: defaultdict[str, int] = defaultdict(int)
         # Topics that were searched for partitions with records of an earlier attempt.
-        self._found: set[str] = set()
+        self._searched: set[str] = set()
         # How many of the next records for a partition are already written.
         self._to_leave_out: dict[TopicPartition, int] = {}
         self._error: TidelogError | None = None
@@ -80,10 +81,10 @@ class RecordSink:
     async def write(self, rows: pa.RecordBatch) -> None:
         """Waits only for buffer space; a later call may raise the error of a record."""
         columns = _Columns.of(rows, self._topic)
-        await self._count(columns.topics)
+        await self._count_partitions(columns.topics)
         of_partition: dict[TopicPartition, list[int]] = {}
         for index in range(rows.num_rows):
-            of_partition.setdefault(self._place(columns, index), []).append(index)
+            of_partition.setdefault(self._partition_of(columns, index), []).append(index)
         await self._find_positions(of_partition)
         for partition, indexes in of_partition.items():
             await self._send(partition, columns, indexes)
@@ -106,7 +107,7 @@ class RecordSink:
             await self._producer.close(flush=False)
         await self._admin.close()
 
-    def _place(self, columns: _Columns, index: int) -> TopicPartition:
+    def _partition_of(self, columns: _Columns, index: int) -> TopicPartition:
         topic, partition, key = (
             columns.topics[index],
             columns.partitions[index],
@@ -115,12 +116,11 @@ class RecordSink:
         if topic is None:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
-                "a row has no topic: fill the column, or give the option topic, which is for all "
-                "rows",
+                "a row has no topic: fill the column, or set the option topic for all rows",
             )
         count = self._counts[topic]
         if partition is None:
-            return TopicPartition(topic, self._chosen(topic, key))
+            return TopicPartition(topic, self._choose_partition(topic, key))
         if not 0 <= partition < count:
             raise TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -129,35 +129,38 @@ class RecordSink:
             )
         return TopicPartition(topic, partition)
 
-    def _chosen(self, topic: str, key: bytes | None) -> int:
-        placed_by = self._placed_by[topic]
-        if self._task is not None and placed_by > self._counts[topic]:
-            raise fewer_partitions(self._task, topic, placed_by, self._counts[topic])
+    def _choose_partition(self, topic: str, key: bytes | None) -> int:
+        first_count = self._first_counts[topic]
+        if self._task is not None and first_count > self._counts[topic]:
+            raise fewer_partitions(self._task, topic, first_count, self._counts[topic])
         if key is not None:
-            return partition_for_key(key, placed_by)
-        before = self._keyless[topic]
+            return partition_for_key(key, first_count)
+        count_before = self._keyless[topic]
         self._keyless[topic] += 1
-        return (self._turn + before // STICKY_RECORDS) % placed_by
+        return (self._turn + count_before // STICKY_RECORDS) % first_count
 
-    async def _count(self, topics: Iterable[str | None]) -> None:
+    async def _count_partitions(self, topics: Iterable[str | None]) -> None:
         """Counts the partitions of the topics that the task writes for the first time."""
         found: dict[str, int] = {}
         for topic in dict.fromkeys(topics):
             if topic is not None and topic not in self._counts:
-                found[topic] = await (await self._started()).partitions_of(topic)
+                found[topic] = await (await self._get_producer()).partitions_of(topic)
         self._counts |= found
         task = self._task
         if task is not None and found:
             name, epoch = task.producer_name, task.batch_id
-            found = dict(await self._asked(task, self._admin.partition_counts(name, epoch, found)))
-        self._placed_by |= found
+            found = dict(
+                await self._unless_superseded(
+                    task, self._admin.partition_counts(name, epoch, found)
+                )
+            )
+        self._first_counts |= found
 
-    async def _started(self) -> Producer:
+    async def _get_producer(self) -> Producer:
         if self._producer is None:
-            if self._task is not None:
-                task = self._task
-                taking = self._admin.init_producer_id(task.producer_name, epoch=task.batch_id)
-                self._identity = await self._asked(task, taking)
+            if (task := self._task) is not None:
+                request = self._admin.init_producer_id(task.producer_name, epoch=task.batch_id)
+                self._identity = await self._unless_superseded(task, request)
             self._producer = Producer(
                 self._bootstrap,
                 identity=self._identity,
@@ -169,7 +172,7 @@ class RecordSink:
             )
         return self._producer
 
-    async def _asked(self, task: SinkTask, answer: Awaitable[_Answer]) -> _Answer:
+    async def _unless_superseded(self, task: SinkTask, answer: Awaitable[_Answer]) -> _Answer:
         try:
             return await answer
         except TidelogError as error:
@@ -185,7 +188,7 @@ class RecordSink:
             self._to_leave_out[partition] -= leave_out
             self._left_out += leave_out
             indexes = indexes[leave_out:]
-        producer = await self._started()
+        producer = await self._get_producer()
         if columns.headers is None:
             await producer.send_many(
                 partition.topic,
@@ -218,7 +221,7 @@ class RecordSink:
             for number, at in positions.items():
                 partition = TopicPartition(topic, number)
                 found = position_of(partition, at, task)
-                (await self._started()).begin_at(topic, number, found.next_sequence)
+                (await self._get_producer()).begin_at(topic, number, found.next_sequence)
                 self._to_leave_out[partition] = found.written
 
     async def _written_before(
@@ -230,9 +233,9 @@ class RecordSink:
         so that an attempt that chose other partitions is detected. Only the partitions that were
         or will be written are fenced.
         """
-        if topic in self._found:
+        if topic in self._searched:
             return ()
-        self._found.add(topic)
+        self._searched.add(topic)
         positions = await self._admin.describe_producers(
             topic, range(self._counts[topic]), [identity.producer_id]
         )

@@ -7,7 +7,7 @@ an epoch began (rule `client-names-producer-epoch`). An earlier attempt of the s
 written as many records as follow from there, and the task leaves out that many of its records for
 the partition. This requires that a repeated task has the same records in the same order. Their
 partitions do not change with the topic: brokers store, with the producer name, the number of
-partitions by which its epoch was first placed.
+partitions at the first attempt of its epoch.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def position_of(
     if committed.epoch_start_sequence is None:
         raise TidelogError(
             ErrorCode.UNKNOWN_PRODUCER_ID,
-            f"how much of batch {task.batch_id} of query {task.query_id} is in {partition} is not "
-            "known to its leader, which runs an older release: restart its brokers first",
+            f"the leader of {partition} runs an older release and cannot report how much of batch "
+            f"{task.batch_id} of query {task.query_id} it has: upgrade the brokers first",
         )
     written = (next_sequence - committed.epoch_start_sequence) % SEQUENCES
     return SinkPosition(next_sequence, written)
@@ -74,28 +74,29 @@ def superseded_task(task: SinkTask, why: str) -> TidelogError:
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
         f"query {task.query_id} has begun a later batch than {task.batch_id}: its checkpoint is "
-        "older than what it wrote, or this task was given up; begin with a new "
-        f"checkpointLocation if it was restored ({why})",
+        "older than its records, or this task was replaced; if the checkpoint was restored, "
+        f"begin with a new checkpointLocation ({why})",
     )
 
 
-def fewer_partitions(task: SinkTask, topic: str, placed_by: int, count: int) -> TidelogError:
+def fewer_partitions(task: SinkTask, topic: str, first_count: int, count: int) -> TidelogError:
     return TidelogError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        f"topic {topic!r} has {count} partitions, and had {placed_by} when batch {task.batch_id} "
-        f"of query {task.query_id} was first tried: the queried broker is behind, or some were "
-        "removed, with what was written there; if so begin with a new checkpointLocation",
+        f"topic {topic!r} has {count} partitions, and had {first_count} at the first attempt of "
+        f"batch {task.batch_id} of query {task.query_id}: the queried broker is behind, or "
+        "partitions were removed with their records; in that case begin with a new "
+        "checkpointLocation",
     )
 
 
 def not_repeated(task: SinkTask, left: Mapping[TopicPartition, int]) -> TidelogError:
     """`left`: how many records of an earlier attempt the task did not produce again."""
-    places = ", ".join(f"{count} in {partition}" for partition, count in sorted(left.items()))
+    missing = ", ".join(f"{count} in {partition}" for partition, count in sorted(left.items()))
     return TidelogError(
         ErrorCode.INVALID_REQUEST,
-        f"task {task.partition} of batch {task.batch_id} of query {task.query_id} had written "
-        f"records before that it does not have now that it is repeated ({places}): what it writes "
-        "depends on more than what it reads, so nothing can be written once. Make it "
-        "deterministic, for instance by sortWithinPartitions after a shuffle, and begin with a new "
+        f"task {task.partition} of batch {task.batch_id} of query {task.query_id} was repeated and "
+        f"did not produce all records of its earlier attempt; missing: {missing}. Its rows depend "
+        "on more than its input, so exactly-once writes are impossible. Make them deterministic, "
+        "for instance with sortWithinPartitions after a shuffle, and begin with a new "
         "checkpointLocation",
     )

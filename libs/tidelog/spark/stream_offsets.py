@@ -65,8 +65,8 @@ def to_value(offsets: StreamOffsets, split: Split | None = None) -> dict[str, An
                 "id": of_topic.topic_id,
                 "revision": of_topic.create_revision,
                 "as_of": of_topic.as_of,
-                "partitions": _places(of_topic.partitions),
-                **({"begun": _places(of_topic.begun)} if of_topic.begun else {}),
+                "partitions": _to_json(of_topic.partitions),
+                **({"begun": _to_json(of_topic.begun)} if of_topic.begun else {}),
             }
             for topic, of_topic in sorted(offsets.items())
         },
@@ -85,9 +85,9 @@ def from_value(value: Any) -> StreamOffsets:
             topic: TopicOffsets(
                 of_topic["id"],
                 of_topic["revision"],
-                _places_of(of_topic["partitions"]),
+                _from_json(of_topic["partitions"]),
                 of_topic["as_of"],
-                _places_of(of_topic.get("begun", {})),
+                _from_json(of_topic.get("begun", {})),
             )
             for topic, of_topic in value["topics"].items()
         }
@@ -107,9 +107,9 @@ def begins(start: StreamOffsets, end: StreamOffsets) -> StreamOffsets:
     for topic, to in end.items():
         before = start.get(topic)
         known = before.partitions if before and before.topic_id == to.topic_id else {}
-        places = {**to.partitions, **known, **to.begun}
+        positions = {**to.partitions, **known, **to.begun}
         found[topic] = to._replace(
-            partitions={partition: places[partition] for partition in to.partitions}, begun={}
+            partitions={partition: positions[partition] for partition in to.partitions}, begun={}
         )
     return found
 
@@ -135,21 +135,21 @@ def with_begins(end: StreamOffsets, start: StreamOffsets, begun: StreamOffsets) 
     }
 
 
-def _places(partitions: Mapping[int, ReadTo]) -> dict[str, Any]:
+def _to_json(partitions: Mapping[int, ReadTo]) -> dict[str, Any]:
     return {
         str(partition): {"offset": at.offset, "epoch": at.leader_epoch}
         for partition, at in sorted(partitions.items())
     }
 
 
-def _places_of(value: Mapping[str, Any]) -> dict[int, ReadTo]:
+def _from_json(value: Mapping[str, Any]) -> dict[int, ReadTo]:
     return {int(partition): ReadTo(at["offset"], at["epoch"]) for partition, at in value.items()}
 
 
 def _unreadable(value: Any, why: str) -> TidelogError:
     return TidelogError(
         ErrorCode.INVALID_REQUEST,
-        f"the checkpoint holds no offsets of tidelog that can be read here ({why}): "
+        f"the checkpoint has no offsets that this version of tidelog can read ({why}): "
         f"{json.dumps(value)[:200]}; continue with the version of tidelog that wrote it, or begin "
         "with a new checkpointLocation",
     )

@@ -18,7 +18,7 @@ from tidelog.spark.data_loss import (
     to_verify,
 )
 from tidelog.spark.options import ReadOptions
-from tidelog.spark.planning import OffsetRange, limited, split
+from tidelog.spark.planning import OffsetRange, limit_sizes, split
 from tidelog.spark.stream_offsets import (
     ReadTo,
     Split,
@@ -41,7 +41,7 @@ class StreamPlanner:
     def __init__(self, options: ReadOptions, lookups: ClusterLookups) -> None:
         self._options = options
         self._lookups = lookups
-        # The cluster's last answer, and the last place where a stream continued with one.
+        # The cluster's last answer, and where the stream last continued with one.
         self._now: ClusterNow = {}
         self._continued: tuple[StreamOffsets, Continuation] | None = None
         # Start and end of the micro-batch that was planned with the cluster's current state.
@@ -79,23 +79,23 @@ class StreamPlanner:
         if self._is_bounded:
             self._ends_at = now
         self._now = now
-        went_on = await self._continue(read, now)
-        places = went_on.offsets
+        continued = await self._continue(read, now)
+        starts = continued.offsets
         sizes = {
             TopicPartition(topic, partition): max(
                 now[topic].partitions[partition].end - at.offset, 0
             )
-            for topic, of_topic in places.items()
+            for topic, of_topic in starts.items()
             for partition, at in of_topic.partitions.items()
         }
         if max_offsets is not None:
-            turn = sum(at.offset for t in places.values() for at in t.partitions.values())
-            sizes = limited(sizes, max_offsets, turn)
+            turn = sum(at.offset for t in starts.values() for at in t.partitions.values())
+            sizes = limit_sizes(sizes, max_offsets, turn)
         ends = {
-            name: places[name.topic].partitions[name.partition].offset + size
+            name: starts[name.topic].partitions[name.partition].offset + size
             for name, size in sizes.items()
         }
-        end = with_begins(await self._with_epochs(now, places, ends), read, places)
+        end = with_begins(await self._with_epochs(now, starts, ends), read, starts)
         self._planned = (read, end)
         return end
 
@@ -124,14 +124,14 @@ class StreamPlanner:
             return []
         topics = self._options.topics
         start = topics.still_read(start)
-        places = topics.still_read(begins(start, end))
+        starts = topics.still_read(begins(start, end))
         if self._planned != (start, end):
             # A batch of a previous driver is repeated: all of it is verified, its new partitions
             # included.
-            places = (await self._continue(places, await self._now_of(places))).offsets
+            starts = (await self._continue(starts, await self._now_of(starts))).offsets
         ranges = []
         for topic, to in sorted(end.items()):
-            of_topic = places.get(topic)
+            of_topic = starts.get(topic)
             if of_topic is None or of_topic.topic_id != to.topic_id:
                 # It is gone, which was reported, or is no longer chosen by the options.
                 continue
@@ -154,7 +154,7 @@ class StreamPlanner:
         absent = set(self._options.topics.named) - set(now) - self._warned_absent
         for topic in sorted(absent - set(read)):
             _log.warning(
-                "there is no topic %r, as brokers report: nothing of it is read until it exists; "
+                "brokers report that topic %r does not exist: it is read once it exists; "
                 "check its name",
                 topic,
             )
@@ -192,7 +192,7 @@ class StreamPlanner:
         return found
 
     async def _with_epochs(
-        self, now: ClusterNow, places: StreamOffsets, ends: Mapping[TopicPartition, int]
+        self, now: ClusterNow, starts: StreamOffsets, ends: Mapping[TopicPartition, int]
     ) -> StreamOffsets:
         """Adds the leader epochs of the records before the ends.
 
@@ -204,8 +204,8 @@ class StreamPlanner:
         for name, end in ends.items():
             state = now[name.topic].partitions[name.partition]
             at = ReadTo(state.start)
-            if name.topic in places:
-                at = places[name.topic].partitions[name.partition]
+            if name.topic in starts:
+                at = starts[name.topic].partitions[name.partition]
             if end <= at.offset or at.leader_epoch == state.leader_epoch:
                 known[name] = at.leader_epoch if end else NO_EPOCH
             else:

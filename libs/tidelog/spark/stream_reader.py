@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from tidelog.client.background import BackgroundClient
 from tidelog.spark.cluster_lookups import ClusterLookups
 from tidelog.spark.options import ReadOptions
-from tidelog.spark.range_partition import range_partitions, read_partition
+from tidelog.spark.range_reader import range_partitions, read_partition
 from tidelog.spark.stream_offsets import from_value, split_of, to_value
 from tidelog.spark.stream_planner import StreamPlanner
 

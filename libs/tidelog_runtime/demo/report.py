@@ -1,20 +1,4 @@
-"""The results of the demo: a report for people, and `out/demo.json` for programs.
-
-Keys of `out/demo.json`:
-
-- `ok`
-- `acknowledged`, `read`, `lost`, `duplicates`, `wrong`, `unexpected`: numbers of records
-- `bytes`: acknowledged
-- `failed_sends`
-- `replicas_identical`, `isr_full`
-- `write_gap_seconds` with `leader_kill` and `controller_kill`: the longest time between two
-  acknowledgements on a partition
-- `detection_seconds`: from the leader's SIGKILL until the metadata of the other brokers no longer
-  had it
-- `after_detection_seconds`: the rest of the leader's gap
-- `mb_per_second`: of 10^6 acknowledged bytes
-- `seconds`: of the whole run
-"""
+"""The results of the demo: a report for people, and `out/demo.json` for programs."""
 
 from __future__ import annotations
 
@@ -35,6 +19,25 @@ class WriteGaps:
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
+    """The results of a run.
+
+    - `ok`: every guarantee held; the exit status is 0.
+    - `acknowledged`, `read`, `lost`, `duplicates`: numbers of records.
+    - `wrong`: the number of records whose content differs from the file.
+    - `unexpected`: the number of records that were read and never acknowledged.
+    - `failed_sends`: the number of sends that were reported as failed.
+    - `bytes`: the acknowledged bytes.
+    - `replicas_identical`: replicas are equal byte by byte on disk below the high watermark.
+    - `isr_full`: all replicas are in sync at the end.
+    - `write_gap_seconds`: the longest time between two acknowledgements on a partition, around
+      `leader_kill` and `controller_kill`.
+    - `detection_seconds`: from the leader's SIGKILL until the metadata of the other brokers no
+      longer had it.
+    - `after_detection_seconds`: the rest of the gap around `leader_kill`.
+    - `mb_per_second`: 10^6 bytes per second while writing, including the kills.
+    - `seconds`: the duration of the run.
+    """
+
     acknowledged: int
     read: int
     lost: int

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from tidelog_pipeline.job_command import PROGRAM, parse_choice
 
-# Each is a package whose module `<name>_job` has a `main(argv)` that returns the exit status.
+# Each job is a package whose module `<name>_job` has a `main(argv)` that returns the exit status.
 JOBS = {
     "archive": "topics as Parquet by date and hour, each record once",
-    "check": "checks histories of clients that are too large for one machine",
+    "check": "check of client histories that are too large for one machine",
     "lag": "lag of followers and of Spark's queries: samples, and tables of them",
     "state-changes": "state changes of partitions as tables, and a page about an incident",
 }

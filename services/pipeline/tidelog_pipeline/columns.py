@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 Row = tuple[Any, ...]
 Run = Callable[[Iterator[Row]], Iterator[Row]]
@@ -51,6 +52,10 @@ class Columns:
                 held, held_bytes = [], 0
         if held:
             yield self._batch(held)
+
+    def map(self, frame: DataFrame, run: Run) -> DataFrame:
+        """Returns the rows, of these columns, that `run` makes of the rows of each task."""
+        return frame.mapInArrow(lambda batches: self.batches(run(rows_of(batches))), self.ddl)
 
     def _batch(self, rows: list[Row]) -> pa.RecordBatch:
         arrays = [

@@ -3,11 +3,8 @@
 # Modules that kept their name when they moved into a package of their package.
 _MOVED = {
     "archive.core": (
-        "archive_errors",
         "commit_json",
         "commits",
-        "compaction",
-        "expiry",
         "json_values",
         "missing_records",
         "planned_offsets",
@@ -38,10 +35,13 @@ _MOVED = {
 }
 
 _RENAMED = {
+    "archive.archive_errors": "archive.core.commit_json",
     "archive.cluster": "archive.cluster_logs",
     "archive.compacting": "archive.compactor",
+    "archive.compaction": "archive.core.hours",
     "archive.config": "archive.archive_config",
     "archive.expiring": "archive.hour_expiry",
+    "archive.expiry": "archive.core.hours",
     "archive.form_choice": "archive.format_files",
     "archive.job": "archive.archive_job",
     "archive.kept_form": "archive.format_files",
@@ -62,7 +62,8 @@ _RENAMED = {
     "lag.config": "lag.lag_config",
     "lag.days": "lag.samples",
     "lag.job": "lag.lag_job",
-    "lag.query_places": "lag.query_progress",
+    "lag.query_places": "lag.sampler",
+    "lag.query_progress": "lag.sampler",
     "lag.sampling": "lag.sampler",
     "lag.writing": "lag.sample_writer",
     "running": "job_runner",

@@ -17,6 +17,15 @@ class JobError(Exception):
     """An input of a job is missing or not as required; the message says what is required."""
 
 
+def print_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), repr(error))
+
+
 def parse_choice(command: str, kind: str, known: Mapping[str, str], argv: Sequence[str]) -> str:
     """Returns the first word, which is a key of `known`.
 

@@ -48,12 +48,12 @@ class PipelineConfig(ProgramConfig):
 
     spark_master: str | None = Field(
         default=None,
-        description="Spark's master, such as local[2] or spark://host:7077; default: what "
-        "spark-submit or spark-defaults.conf say, else local[*]",
+        description="Spark's master, such as local[2] or spark://host:7077; default: the master "
+        "of spark-submit or spark-defaults.conf, or local[*]",
     )
     spark_conf: SettingTable = Field(
         default={},
-        description="settings of Spark as name=value, separated by commas; a table in the file",
+        description="settings of Spark as name=value, separated by commas; in a file, a table",
     )
 
 
@@ -63,7 +63,7 @@ class BrokersConfig(PipelineConfig):
     bootstrap: AddressList = Field(
         default=["127.0.0.1:7501", "127.0.0.1:7502", "127.0.0.1:7503"],
         min_length=1,
-        description="host:port of some brokers, separated by commas; the others are found",
+        description="host:port of some brokers, separated by commas; the job finds the others",
     )
 
     @property

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 # cannot be read.
 QUERY_ERRORS = (PySparkException, Py4JError)
 
-_USUAL = {
+_DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -41,7 +41,7 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     builder = builder.master(master or SparkConf().get("spark.master") or "local[*]")
-    for key, value in {**_USUAL, **(conf or {})}.items():
+    for key, value in {**_DEFAULTS, **(conf or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -11,7 +11,7 @@ from bench.console.__main__ import parse
 from bench.console.results import Figures, OverviewFigures, verdicts
 from bench.console.run import FULL, QUICK
 from bench.console.watch import Watched
-from bench.report import not_met
+from bench.report import missed_names, write_form
 
 PAGE = Watched(
     place="overview",
@@ -36,7 +36,7 @@ FIGURES = Figures(
 
 
 def test_within_all_bounds_nothing_is_named() -> None:
-    assert not_met(verdicts(FIGURES)) == []
+    assert missed_names(verdicts(FIGURES)) == []
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_within_all_bounds_nothing_is_named() -> None:
             replace(FIGURES, pages=(replace(PAGE, long_tasks_ms=(60.0, 101.0)),)),
             "overview: longest task in 30 s",
         ),
-        (replace(FIGURES, seen_s=3.1), "a broker that was killed is named after"),
+        (replace(FIGURES, seen_s=3.1), "time until a killed broker is shown"),
         (
             replace(FIGURES, pages=(replace(PAGE, faults=("x",)),)),
             "errors in the browser's console",
@@ -62,7 +62,7 @@ def test_within_all_bounds_nothing_is_named() -> None:
     ],
 )
 def test_a_missed_bound_is_named(changed: Figures, name: str) -> None:
-    assert not_met(verdicts(changed)) == [name]
+    assert missed_names(verdicts(changed)) == [name]
 
 
 def test_a_page_without_a_long_task_has_the_threshold_as_its_longest() -> None:
@@ -71,8 +71,9 @@ def test_a_page_without_a_long_task_has_the_threshold_as_its_longest() -> None:
 
 def test_the_file_holds_what_was_measured_and_what_was_missed(tmp_path: Path) -> None:
     late = replace(FIGURES, seen_s=4.0)
-    written = json.loads(results.write(tmp_path, results.content("full", {}, late)).read_text())
-    assert written["not_met"] == ["a broker that was killed is named after"]
+    path = write_form(tmp_path, "bench-console", results.content("full", {}, late))
+    written = json.loads(path.read_text())
+    assert written["not_met"] == ["time until a killed broker is shown"]
     assert written["seen_s"] == 4.0
     assert written["pages"][0]["long_tasks_ms"] == [60.0, 99.0]
     assert written["overview"]["answers_ms"] == [4.0, 5.0, 290.0]

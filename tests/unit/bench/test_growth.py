@@ -5,8 +5,7 @@ import pytest
 from bench.report import Measured
 from bench.scale.by_size import arranged
 from bench.scale.exposition import StoreWork, store_work, sums
-from bench.scale.growth import exponent
-from bench.scale.quantities import Quantity, SizeFigures, outcome
+from bench.scale.quantities import Quantity, SizeFigures, exponent, outcome
 from bench.suite.outcome import Point
 
 METRICS = """\
@@ -63,12 +62,12 @@ def test_a_bound_holds_at_its_size_alone() -> None:
 
 
 def test_a_failed_measurement_misses_its_target() -> None:
-    figures = SizeFigures(10_000, problems={"takeover": "nobody told it"})
+    figures = SizeFigures(10_000, problems={"takeover": "no event"})
 
     results = outcome("x", "x", [COST], 10_000, [figures]).results
 
     assert [result.met for result in results] == [False, False]
-    assert "nobody told it" in results[-1].name
+    assert "no event" in results[-1].name
 
 
 def test_each_quantity_has_a_line_over_the_sizes_with_its_power() -> None:
@@ -90,6 +89,6 @@ def test_sizes_are_columns() -> None:
 
     assert by_size.sizes == [1_000, 10_000]
     (row,) = by_size.rows
-    assert (row.text, row.unit, row.wanted) == ("cost", "s", "<= 2 at 10,000")
+    assert (row.text, row.unit, row.bound) == ("cost", "s", "<= 2 at 10,000")
     assert [row.by_size[size].value for size in by_size.sizes] == [1.0, 10.0]
     assert others == [other]

@@ -1,6 +1,6 @@
 """Percentiles that the number of values supports."""
 
-from bench.percentiles import distribution, percentile, timed, told
+from bench.percentiles import distribution, percentile, percentiles, timed
 
 
 def test_a_percentile_is_one_of_the_values() -> None:
@@ -11,9 +11,9 @@ def test_a_percentile_is_one_of_the_values() -> None:
 
 
 def test_a_percentile_needs_enough_values() -> None:
-    assert set(told([1.0] * 50)) == {"p50"}
-    assert set(told([1.0] * 100)) == {"p50", "p99"}
-    assert set(told([1.0] * 1000)) == {"p50", "p99", "p99.9"}
+    assert set(percentiles([1.0] * 50)) == {"p50"}
+    assert set(percentiles([1.0] * 100)) == {"p50", "p99"}
+    assert set(percentiles([1.0] * 1000)) == {"p50", "p99", "p99.9"}
 
 
 def test_a_distribution_ends_with_the_maximum() -> None:

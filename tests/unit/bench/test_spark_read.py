@@ -12,7 +12,7 @@ import pytest
 
 from bench.kafka import maven
 from bench.kafka.settings import Node, server_properties
-from bench.report import not_met
+from bench.report import missed_names, write_form
 from bench.spark_read import results
 from bench.spark_read.records import (
     KEY_BYTES,
@@ -83,7 +83,7 @@ def test_the_ratio_is_the_median_of_pairs() -> None:
 
 
 def test_within_all_bounds_nothing_is_named() -> None:
-    assert not_met(results.verdicts(outcome(*pairs((25.0, 20.0))))) == []
+    assert missed_names(results.verdicts(outcome(*pairs((25.0, 20.0))))) == []
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_within_all_bounds_nothing_is_named() -> None:
     ],
 )
 def test_a_speed_below_its_bound_is_named(seconds: tuple[float, float], named: list[str]) -> None:
-    assert not_met(results.verdicts(outcome(*pairs(seconds)))) == named
+    assert missed_names(results.verdicts(outcome(*pairs(seconds)))) == named
 
 
 def test_memory_growth_of_a_task_with_its_range_is_named() -> None:
     of_all = outcome(*pairs((20.0, 20.0)))
     grown = replace(of_all, long=replace(of_all.long, worker_peak_mb=233.0))
-    assert not_met(results.verdicts(grown)) == ["growth of a task's peak, tenfold range"]
+    assert missed_names(results.verdicts(grown)) == ["growth of a task's peak, tenfold range"]
 
 
 def test_the_speed_of_few_records_is_reported_without_a_bound() -> None:
     few = replace(outcome(*pairs((60.0, 20.0))), settings=QUICK)
-    assert not_met(results.verdicts(few)) == []
+    assert missed_names(results.verdicts(few)) == []
 
 
 def test_a_read_that_lacks_a_row_is_reported() -> None:
@@ -123,8 +123,11 @@ def test_a_task_that_read_another_range_is_reported() -> None:
 
 def test_only_the_full_form_has_the_plain_name(tmp_path: Path) -> None:
     found = outcome(*pairs((20.0, 20.0)))
-    assert results.write(tmp_path, results.content("full", found)).name == "bench-spark-read.json"
-    partial = results.write(tmp_path, results.content("quick", found))
+    assert (
+        write_form(tmp_path, "bench-spark-read", results.content("full", found)).name
+        == "bench-spark-read.json"
+    )
+    partial = write_form(tmp_path, "bench-spark-read", results.content("quick", found))
     assert partial.name == "bench-spark-read.partial.json"
     document = json.loads(partial.read_text())
     assert document["readings"][0]["rows_per_second"] == FULL.records // 20

@@ -58,10 +58,10 @@ def test_no_two_dashboards_have_the_same_uid() -> None:
 
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
 def test_panels_do_not_overlap_and_fit_the_grid(name: str) -> None:
-    places = [panel["gridPos"] for panel in DASHBOARDS[name]["panels"]]
+    positions = [panel["gridPos"] for panel in DASHBOARDS[name]["panels"]]
 
-    assert all(place["x"] + place["w"] <= GRID_WIDTH for place in places)
-    for one, other in itertools.combinations(places, 2):
+    assert all(position["x"] + position["w"] <= GRID_WIDTH for position in positions)
+    for one, other in itertools.combinations(positions, 2):
         beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
         assert beside or above, (one, other)

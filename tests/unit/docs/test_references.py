@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -31,7 +32,7 @@ from tidelog_broker.core.partition.producer_state import (
     MAX_UNNAMED_PRODUCERS,
 )
 from tidelog_controller.controller_config import ControllerConfig
-from tidelog_docs import limits
+from tidelog_docs import limits, result_files
 from tidelog_docs.commands import commands
 from tidelog_docs.markdown import cell, table
 from tidelog_docs.references import GENERATORS
@@ -192,3 +193,16 @@ def test_every_public_name_of_the_client_has_a_place() -> None:
 def test_text_of_a_cell_ends_no_cell_and_begins_no_tag() -> None:
     assert cell("a|b\n <c> `<d>` *") == "a\\|b &lt;c> `<d>` \\*"
     assert table(("a",), [("b",)]) == "| a |\n| --- |\n| b |"
+
+
+def test_undocumented_and_obsolete_keys_of_result_files_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_files, "ROOT", tmp_path)
+    docstring = '"""Keys.\n\n    - `a`, `b`: two.\n    """'
+    source = f'def content():\n    {docstring}\n    return {{"a": {{"x": 1}}}}\n'
+    (tmp_path / "one.py").write_text(source)
+    with pytest.raises(ValueError, match=r"content does not have the keys \['b'\]"):
+        result_files.keys("one.py", "content")
+    (tmp_path / "one.py").write_text(source.replace("1}", "1}, 'b': 2"))
+    assert "| `a`, `b` | two |" in result_files.keys("one.py", "content")

@@ -18,7 +18,7 @@ from tidelog.history.history_format import decode_operation, encode_operation
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.report import WriteTiming
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check.decoding import decoded_lines
+from tidelog_pipeline.check.decoding import decode_lines
 from tidelog_pipeline.check.stages import tables
 from tidelog_pipeline.check.stages.log_stage import (
     FACTS_OFFSET,
@@ -31,7 +31,7 @@ from tidelog_pipeline.check.stages.log_stage import (
 from tidelog_pipeline.check.stages.reader_stage import reader_stage
 from tidelog_pipeline.check.stages.sender_stage import sender_stage
 from tidelog_pipeline.check.stages.tables import Stage
-from tidelog_pipeline.check.stages.task_verdict import joined
+from tidelog_pipeline.check.stages.task_verdict import merge_verdicts
 from tidelog_pipeline.check.stages.timing_stage import (
     overall_stage,
     partition_stage,
@@ -48,7 +48,7 @@ def check(operations: Sequence[Operation], tasks: int = 2) -> tuple[Report, Writ
     """Check a history. `tasks`: the number of tasks among which the groups of each stage are
     distributed. Raises `HistoryError`."""
     lines = ((number, encode_operation(one)) for number, one in enumerate(operations, 1))
-    rows = _named(decoded_lines(lines), tables.OPERATIONS)
+    rows = _named(decode_lines(lines), tables.OPERATIONS)
     marks = _marks(rows)
     sends = _staged(_values(rows), value_stage(marks), tasks)
     readers = [row for row in rows if row["kind"] == "reader"]
@@ -59,7 +59,9 @@ def check(operations: Sequence[Operation], tasks: int = 2) -> tuple[Report, Writ
     reported = [
         row for row in chain(sends, read, by_offset, by_sender) if row["report"] is not None
     ]
-    verdict = joined([tuple(row[name] for name in tables.VERDICTS.names) for row in reported])
+    verdict = merge_verdicts(
+        [tuple(row[name] for name in tables.VERDICTS.names) for row in reported]
+    )
     if verdict.error is not None:
         raise HistoryError(verdict.error[1])
     report = verdict.report
@@ -137,8 +139,8 @@ def _staged(rows: Iterable[Fields], stage: Stage, tasks: int) -> list[Fields]:
     dealt: list[list[Row]] = [[] for _ in range(tasks)]
     for row in rows:
         group = tuple(row.get(name) for name in stage.group_by)
-        dealt[hash(group) % tasks].append(tuple(row.get(name) for name in stage.takes.names))
-    order = [stage.takes.names.index(name) for name in stage.order_by]
+        dealt[hash(group) % tasks].append(tuple(row.get(name) for name in stage.input.names))
+    order = [stage.input.names.index(name) for name in stage.order_by]
 
     def nulls_first(row: Row) -> list[tuple[bool, Any]]:
         return [(row[at] is not None, 0 if row[at] is None else row[at]) for at in order]
@@ -146,4 +148,4 @@ def _staged(rows: Iterable[Fields], stage: Stage, tasks: int) -> list[Fields]:
     given: list[Row] = []
     for part in dealt:
         given += stage.run(iter(sorted(part, key=nulls_first)))
-    return _named(given, stage.gives)
+    return _named(given, stage.output)

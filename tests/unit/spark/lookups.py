@@ -25,7 +25,7 @@ def fill(cluster: FakeCluster, count: int, *, topic: str = "sea", partition: int
         )
 
 
-def places(offsets: StreamOffsets, topic: str = "sea") -> list[ReadTo]:
+def positions(offsets: StreamOffsets, topic: str = "sea") -> list[ReadTo]:
     return [at for _, at in sorted(offsets[topic].partitions.items())]
 
 

@@ -63,7 +63,7 @@ def test_a_recreated_topic_is_read_from_its_start() -> None:
     assert found.offsets["sea"].topic_id == "new"
     (loss,) = found.losses
     assert "was deleted and created again (its id was id, and is new)" in loss
-    assert "nothing from offsets 0: 7 on" in loss
+    assert "records of the previous topic from offsets 0: 7 on" in loss
 
 
 def test_metadata_of_a_lagging_broker_is_no_evidence_of_a_recreated_topic() -> None:
@@ -83,13 +83,13 @@ def test_a_deleted_topic_is_reported() -> None:
     found = continuation(read(ReadTo(7, 2), ReadTo(3)), {}, {})
     assert found.offsets == {}
     assert found.losses == (
-        "topic 'sea' (id id) was deleted: nothing from offsets 0: 7, 1: 3 on can be read any more",
+        "topic 'sea' (id id) was deleted: records from offsets 0: 7, 1: 3 on can no longer be read",
     )
 
 
 def test_a_removed_partition_is_reported() -> None:
     found = continuation(read(ReadTo(7), ReadTo(3)), now(PartitionNow(0, 9, 0)), {})
-    assert found.losses == ("sea/1 was removed: nothing from offset 3 on can be read any more",)
+    assert found.losses == ("sea/1 was removed: records from offset 3 on can no longer be read",)
 
 
 def test_a_new_partition_is_read_from_its_start() -> None:
@@ -122,8 +122,8 @@ def test_a_recreated_partition_is_read_from_its_start() -> None:
     found = continuation(read(ReadTo(7, 2)), again, {})
     assert where(found) == ReadTo(0)
     assert found.losses == (
-        "sea/0 was removed and added again: of the previous one nothing from offset 7 on can be "
-        "read any more, and the new one is read from its start",
+        "sea/0 was removed and added again: records of the previous partition from offset 7 "
+        "on can no longer be read; the new partition is read from its start",
     )
     # Reported once.
     assert continuation(found.offsets, again, {}).losses == ()
@@ -133,9 +133,9 @@ def test_a_truncated_log_is_read_from_the_truncation() -> None:
     found = continuation(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 4)), {SEA: Truncation(5, 4, 1)})
     assert where(found) == ReadTo(5, 1)
     assert found.losses == (
-        "the log of sea/0 was truncated by an unclean election: the records at offsets 5 to 6 at "
-        "least that were read (the last in leader epoch 2) are not in the log of the leader of "
-        "epoch 4, which has others there, or none",
+        "the log of sea/0 was truncated by an unclean election: at least the records that were "
+        "read at offsets 5 to 6 (the last in leader epoch 2) are not in the log of the leader of "
+        "epoch 4, which has other records there, or none",
     )
 
 
@@ -158,6 +158,6 @@ def test_nothing_is_compared_where_nothing_was_read() -> None:
 
 def test_the_error_has_the_next_step() -> None:
     assert DataLossError(["this is gone", "that is gone"]).message == (
-        "this is gone; that is gone. To continue with what is there set failOnDataLoss to false; "
-        "to read all of it again begin with a new checkpointLocation"
+        "this is gone; that is gone. To continue with the remaining records, set failOnDataLoss "
+        "to false; to read everything again, begin with a new checkpointLocation"
     )

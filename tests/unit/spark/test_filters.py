@@ -31,7 +31,7 @@ NOON_MS = int(NOON.timestamp()) * 1000
 
 def narrowed(*filters: Filter) -> tuple[Narrowed, list[Filter]]:
     left = Narrowed()
-    return left, left.take(filters)
+    return left, left.apply(filters)
 
 
 def test_without_filters_everything_is_read() -> None:

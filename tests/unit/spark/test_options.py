@@ -103,13 +103,13 @@ def test_assigned_partitions_must_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (
             {"startingOffset": "earliest"},
             "startingOffset does not exist; did you mean startingOffsets",
         ),
-        ({"kafka.bootstrap.servers": "h:1"}, "does not exist; here it is bootstrap.servers"),
+        ({"kafka.bootstrap.servers": "h:1"}, "does not exist; use bootstrap.servers instead"),
         ({"zzz": "1"}, "zzz does not exist; there are assign, bootstrap.servers"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'; it must be true or false"),
         ({"onDamage": "raise"}, "onDamage is 'raise'; it must be fail or skip"),
@@ -134,36 +134,38 @@ def test_assigned_partitions_must_exist() -> None:
         ({"startingOffsetsByTimestampStrategy": "none"}, "it must be error or latest"),
         (
             {"startingOffsetsByTimestampStrategy": "latest", "startingOffsets": "earliest"},
-            "it must be left out, or beside startingTimestamp or startingOffsetsByTimestamp",
+            "must be omitted, or set together with startingTimestamp or startingOffsetsByTimestamp",
         ),
-        ({"startingOffsetsByTimestampStrategy": "error"}, "it must be left out, or beside"),
+        ({"startingOffsetsByTimestampStrategy": "error"}, "it must be omitted, or set together"),
         ({"columns": "value,price"}, "headers; price is none of them"),
-        ({"columns": "value,value"}, "each name once; value is there twice"),
+        ({"columns": "value,value"}, "each name once; value occurs twice"),
         ({"columns": ","}, "it must be names, separated by commas"),
-        ({"columns": "key,value", "includeHeaders": "true"}, "columns must name headers, too"),
+        ({"columns": "key,value", "includeHeaders": "true"}, "columns must include headers"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is for spark.readStream; bound"),
         ({"subscribePattern": "a"}, "subscribe and subscribePattern given; give one"),
     ],
 )
-def test_an_invalid_option_is_answered_with_valid_values(wrong: dict[str, str], told: str) -> None:
+def test_an_invalid_option_is_answered_with_valid_values(
+    wrong: dict[str, str], message: str
+) -> None:
     with pytest.raises(OptionError) as raised:
         ReadOptions.of_batch({**NEEDED, **wrong})
-    assert told in raised.value.message
+    assert message in raised.value.message
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
-        ({"subscribe": "sea"}, 'bootstrap.servers is missing; give it, as in .option("bootstrap'),
+        ({"subscribe": "sea"}, 'bootstrap.servers is missing; set it, as in .option("bootstrap'),
         ({"bootstrap.servers": "h:1"}, "no topics given; give one of the options subscribe"),
         ({"bootstrap.servers": "h:1", "subscribePattern": "("}, "a regular expression"),
         ({"bootstrap.servers": "h:1", "assign": '{"sea": []}'}, "each topic with its partitions"),
     ],
 )
-def test_a_missing_option_is_reported(given: dict[str, str], told: str) -> None:
+def test_a_missing_option_is_reported(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as raised:
         ReadOptions.of_batch(given)
-    assert told in raised.value.message
+    assert message in raised.value.message
 
 
 def test_a_stream_rejects_an_end() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.model import TopicPartition
-from tidelog.spark.planning import OffsetRange, limited, split
+from tidelog.spark.planning import OffsetRange, limit_sizes, split
 from tidelog.spark.stream_offsets import ReadTo
 
 SIZES = st.dictionaries(
@@ -31,7 +31,7 @@ def range_of(partition: int, first: int, end: int) -> OffsetRange:
 def test_a_batch_takes_up_to_its_limit(
     sizes: dict[TopicPartition, int], most: int, turn: int
 ) -> None:
-    taken = limited(sizes, most, turn)
+    taken = limit_sizes(sizes, most, turn)
     assert taken.keys() == sizes.keys()
     assert sum(taken.values()) == min(most, sum(sizes.values()))
     assert all(0 <= taken[partition] <= sizes[partition] for partition in sizes)
@@ -43,20 +43,20 @@ def test_each_partition_with_records_gets_a_share(
     sizes: dict[TopicPartition, int], most: int
 ) -> None:
     waiting = [partition for partition, size in sizes.items() if size]
-    taken = limited(sizes, most, 0)
+    taken = limit_sizes(sizes, most, 0)
     if most >= len(waiting):
         assert all(taken[partition] for partition in waiting)
 
 
 def test_large_partitions_give_proportionally_more() -> None:
-    assert limited({sea(0): 1_000, sea(1): 3_000}, 400, 0) == {sea(0): 100, sea(1): 300}
+    assert limit_sizes({sea(0): 1_000, sea(1): 3_000}, 400, 0) == {sea(0): 100, sea(1): 300}
 
 
 def test_with_too_few_offsets_partitions_take_turns() -> None:
     sizes = {sea(n): 100 for n in range(5)}
     times: Counter[TopicPartition] = Counter()
     for turn in range(0, 10, 2):
-        times.update({p: n for p, n in limited(sizes, 2, turn).items() if n})
+        times.update({p: n for p, n in limit_sizes(sizes, 2, turn).items() if n})
     assert set(times.values()) == {2}
 
 

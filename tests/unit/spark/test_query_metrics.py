@@ -21,8 +21,8 @@ class Progress:
 
 
 def offsets(*ends: int) -> str:
-    places = {partition: ReadTo(end) for partition, end in enumerate(ends)}
-    return json.dumps(to_value({"sea": TopicOffsets("id", 1, places)}))
+    positions = {partition: ReadTo(end) for partition, end in enumerate(ends)}
+    return json.dumps(to_value({"sea": TopicOffsets("id", 1, positions)}))
 
 
 def test_the_lag_is_the_number_of_unread_records() -> None:

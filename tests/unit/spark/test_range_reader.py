@@ -36,7 +36,7 @@ def range_of(
 
 def batches(
     cluster: FakeCluster,
-    wanted: OffsetRange,
+    requested: OffsetRange,
     *,
     fail_on_data_loss: bool = True,
     skip_damaged: bool = False,
@@ -44,7 +44,7 @@ def batches(
     return list(
         range_reader.read_range(
             ",".join(cluster.bootstrap()),
-            wanted,
+            requested,
             SCHEMA,
             buffer_bytes=1000,
             fail_on_data_loss=fail_on_data_loss,
@@ -53,8 +53,8 @@ def batches(
     )
 
 
-async def offsets(cluster: FakeCluster, wanted: OffsetRange, **how: bool) -> list[int]:
-    found = await asyncio.to_thread(lambda: batches(cluster, wanted, **how))
+async def offsets(cluster: FakeCluster, requested: OffsetRange, **how: bool) -> list[int]:
+    found = await asyncio.to_thread(lambda: batches(cluster, requested, **how))
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
@@ -174,7 +174,7 @@ async def test_a_task_without_records_times_out(
     monkeypatch.setattr(range_reader, "NO_PROGRESS_MS", 3_000)
     monkeypatch.setattr(range_reader, "POLL_MS", 20)
     fill(cluster, 10)
-    with pytest.raises(TidelogError, match="gave a record from offset 10 on for 3000 ms"):
+    with pytest.raises(TidelogError, match="returned a record from offset 10 on for 3000 ms"):
         await offsets(cluster, range_of(0, 20))
 
 
@@ -251,7 +251,7 @@ async def test_a_broker_with_metadata_of_the_previous_topic_is_queried_again_wit
 
 
 @pytest.mark.parametrize(
-    ("damaged", "wanted", "left"),
+    ("damaged", "requested", "left"),
     [
         ([(10, 15)], (0, 30), [*range(10), *range(15, 30)]),
         ([(0, 5), (25, 30)], (0, 30), [*range(5, 25)]),
@@ -264,17 +264,17 @@ async def test_damaged_records_end_a_task_or_are_skipped(
     cluster: FakeCluster,
     caplog: pytest.LogCaptureFixture,
     damaged: list[tuple[int, int]],
-    wanted: tuple[int, int],
+    requested: tuple[int, int],
     left: list[int],
 ) -> None:
     fill(cluster, 30)
     cluster.partition("sea").damaged = damaged
     with pytest.raises(RecordsDamagedError, match="set the option onDamage to skip") as found:
-        await offsets(cluster, range_of(*wanted), fail_on_data_loss=False)
+        await offsets(cluster, range_of(*requested), fail_on_data_loss=False)
     assert (found.value.first_offset, found.value.next_offset) == damaged[0]
     with caplog.at_level(logging.WARNING):
         assert (
-            await offsets(cluster, range_of(*wanted, epoch=1, end_epoch=1), skip_damaged=True)
+            await offsets(cluster, range_of(*requested, epoch=1, end_epoch=1), skip_damaged=True)
             == left
         )
     assert all(f"offsets {first} to {end - 1}" in caplog.text for first, end in damaged)

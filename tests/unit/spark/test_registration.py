@@ -45,4 +45,4 @@ def test_settings_made_by_the_user_are_kept(caplog: pytest.LogCaptureFixture) ->
 def test_speculation_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         registered(**{"spark.speculation": "true"})
-    assert "spark.speculation is true: in a stream that writes to tidelog two tries" in caplog.text
+    assert "is true: in a stream that writes to tidelog two concurrent attempts" in caplog.text

@@ -16,7 +16,7 @@ from tidelog.spark.options import ReadOptions
 from tidelog.spark.stream_offsets import ReadTo, StreamOffsets
 from tidelog.spark.stream_reader import StreamReader
 from unit.client.fake_broker import FakeCluster
-from unit.spark.lookups import fill, numbers, places, planner_of
+from unit.spark.lookups import fill, numbers, planner_of, positions
 
 FROM_START = {"startingOffsets": "earliest"}
 LONG_MS = 60_000
@@ -45,7 +45,7 @@ async def grown(cluster: FakeCluster) -> tuple[StreamOffsets, StreamOffsets]:
         fill(cluster, 10, topic="land")
         fill(cluster, 10, partition=2)
         end = await planner.next_end(start, None)
-        assert places(end)[2] == places(end, "land")[0] == ReadTo(10, 1)
+        assert positions(end)[2] == positions(end, "land")[0] == ReadTo(10, 1)
     return start, end
 
 
@@ -88,7 +88,7 @@ async def test_a_repeated_batch_reports_missing_records(cluster: FakeCluster, to
     if topic == "land":
         del cluster.topics["land"]
         async with planner_of(cluster, subscribePattern=".*") as planner:
-            with pytest.raises(DataLossError, match=r"'land' .* was deleted: nothing from"):
+            with pytest.raises(DataLossError, match=r"'land' .* was deleted: records from"):
                 await planner.ranges(start, end)
 
 

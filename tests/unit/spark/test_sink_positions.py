@@ -51,5 +51,5 @@ def test_an_attempt_is_fenced_where_a_later_micro_batch_has_written() -> None:
 
 
 def test_an_unknown_position_is_not_guessed() -> None:
-    with pytest.raises(TidelogError, match="is not known to its leader"):
+    with pytest.raises(TidelogError, match="runs an older release and cannot report"):
         position_of(SEA, producer_position(7, 41, None), TASK)

@@ -42,14 +42,14 @@ def test_the_split_of_a_batch_is_written_too() -> None:
 
 def test_the_start_of_a_batch_is_written_where_it_differs_from_the_previous_end() -> None:
     def sea(topic_id: str, **offsets: int) -> dict[str, TopicOffsets]:
-        places = {int(name[1:]): ReadTo(offset) for name, offset in offsets.items()}
-        return {"sea": TopicOffsets(topic_id, 1, places)}
+        positions = {int(name[1:]): ReadTo(offset) for name, offset in offsets.items()}
+        return {"sea": TopicOffsets(topic_id, 1, positions)}
 
     start, end = sea("a", p0=5, p1=5), sea("a", p0=9, p1=5, p2=9, p3=0)
-    places = sea("a", p0=7, p1=5, p2=2, p3=0)
-    planned = with_begins(end, start, places)
+    positions = sea("a", p0=7, p1=5, p2=2, p3=0)
+    planned = with_begins(end, start, positions)
     assert planned["sea"].begun == {0: ReadTo(7), 2: ReadTo(2)}
-    assert begins(start, planned) == places
+    assert begins(start, planned) == positions
     other = with_begins(sea("b", p0=9), start, sea("b", p0=0))
     assert other["sea"].begun == {0: ReadTo(0)}
     assert begins(start, other) == sea("b", p0=0)

@@ -13,9 +13,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tidelog.spark.columns import COLUMNS, schema_of
+from tidelog.spark.columns import COLUMNS, check_written, schema_of
 from tidelog.spark.option_values import OptionError
-from tidelog.spark.write_columns import check_written
 
 
 def frame(**types: object) -> StructType:
@@ -31,7 +30,7 @@ def test_a_value_column_suffices_where_the_topic_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "topic", "told"),
+    ("schema", "topic", "message"),
     [
         (frame(value=BinaryType()), None, "no topic is configured"),
         (frame(key=BinaryType()), "sea", "there is no column value"),
@@ -48,7 +47,9 @@ def test_a_value_column_suffices_where_the_topic_is_given() -> None:
         ),
     ],
 )
-def test_an_unsuitable_column_is_reported(schema: StructType, topic: str | None, told: str) -> None:
+def test_an_unsuitable_column_is_reported(
+    schema: StructType, topic: str | None, message: str
+) -> None:
     with pytest.raises(OptionError) as raised:
         check_written(schema, topic)
-    assert told in raised.value.message
+    assert message in raised.value.message

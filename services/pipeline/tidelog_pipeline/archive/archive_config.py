@@ -63,7 +63,7 @@ class ArchiveConfig(PipelineConfig):
 
     @property
     def layout(self) -> ArchiveLayout:
-        """The places of the archive. Raises `JobError`."""
+        """The directories of the archive. Raises `JobError`."""
         state = self.state_directory
         return ArchiveLayout(
             directory_at(self.output), None if state is None else directory_at(state).root
@@ -84,8 +84,9 @@ class LogReadingConfig(ArchiveConfig, BrokersConfig):
 
     on_data_loss: Literal["fail", "continue"] = Field(
         default="fail",
-        description="where records were deleted, cut, or damaged on the last disk that held them: "
-        "run and backfill leave them out and record their offsets, reconcile compares the others",
+        description="reaction to records that were deleted, truncated, or damaged on the last disk "
+        "that held them; with continue, run and backfill leave them out and record their offsets, "
+        "and reconcile compares the others",
     )
 
 
@@ -95,33 +96,36 @@ class ArchivingConfig(LogReadingConfig):
     topics: NameList = Field(default=[], description="names of topics, separated by commas")
     value: ValueKind | None = Field(
         default=None,
-        description="what values are: raw (bytes as they are), json or protobuf; default: what "
-        "the archive has, raw for a new one",
+        description="format of values: raw (bytes), json or protobuf; default: the format of the "
+        "archive, or raw for a new one",
     )
     value_schema: str | None = Field(
         default=None,
-        description='of json: "id BIGINT, name STRING", or a file with that, or with what '
-        "StructType.json() gives",
+        description='schema of json values, such as "id BIGINT, name STRING", or a file with a '
+        "schema in that form or as StructType.json() returns it",
     )
     descriptors: Path | None = Field(
         default=None,
-        description="of protobuf: what protoc --include_imports --descriptor_set_out=FILE writes",
+        description="file with the descriptors of protobuf values, from "
+        "protoc --include_imports --descriptor_set_out=FILE",
     )
     message: str | None = Field(
-        default=None, description="of protobuf: the message's full name, as sea.v1.Tide"
+        default=None, description="full name of the message of protobuf values, such as sea.v1.Tide"
     )
     keep_raw: bool = Field(
-        default=False, description="whether the column raw keeps the bytes that a value was read of"
+        default=False, description="whether the column raw keeps the bytes of each value"
     )
-    max_offsets: int = Field(default=5_000_000, ge=1, description="max. offsets of one commit")
+    max_offsets: int = Field(
+        default=5_000_000, ge=1, description="maximum of offsets in one commit"
+    )
     strict: bool = Field(
         default=False,
-        description="whether a value that is not of the schema is an error; else it is kept as it "
-        "is in the column unread",
+        description="whether a value that does not match the schema is an error; otherwise the "
+        "column unread keeps its bytes",
     )
 
     @model_validator(mode="after")
-    def _has_what_its_values_need(self) -> Self:
+    def _check_value_settings(self) -> Self:
         needed = _SETTINGS_OF_KIND[self.value] if self.value else ()
         for kind, names in _SETTINGS_OF_KIND.items():
             for name in names:
@@ -136,11 +140,11 @@ class ArchivingConfig(LogReadingConfig):
 
 
 class CompactConfig(ArchiveConfig):
-    """Writes few large files instead of many small ones, of hours that are over."""
+    """Rewrites the small files of ended hours as few large ones."""
 
     target_mb: int = Field(default=128, ge=1, description="approximate size of a file")
     closed_minutes: int = Field(
-        default=60, ge=1, description="time after its end at which an hour is compacted"
+        default=60, ge=1, description="minutes from the end of an hour until it is compacted"
     )
 
     @property
@@ -153,16 +157,16 @@ class CompactConfig(ArchiveConfig):
 
 
 class RunConfig(ArchivingConfig, CompactConfig):
-    """Archives what has come since the last run."""
+    """Archives the records that are new since the last run."""
 
     pattern: Pattern | None = Field(
-        default=None, description="in place of topics: the topics whose full names match"
+        default=None, description="regular expression of full topic names, in place of topics"
     )
     every_seconds: int | None = Field(
         default=None,
         ge=1,
-        description="runs until it is stopped, with a commit at this interval; default: ends when "
-        "everything present at its start is archived",
+        description="interval of commits of a run that continues until it is stopped; default: the "
+        "run ends when all records that existed at its start are archived",
     )
     compaction: bool = Field(
         default=True, description="whether hours are also compacted; see the action compact"
@@ -173,26 +177,27 @@ class RunConfig(ArchivingConfig, CompactConfig):
     )
 
     @model_validator(mode="after")
-    def _has_topics(self) -> Self:
+    def _check_topics(self) -> Self:
         if bool(self.topics) == (self.pattern is not None):
             raise ValueError("set either topics (as sea,land) or pattern (as sea-.*)")
         return self
 
 
 class BackfillConfig(ArchivingConfig):
-    """Archives what is not there of a range of offsets or of time."""
+    """Archives the missing records of a range of offsets or of time."""
 
     since: str = Field(
-        description="where to begin: a time as 2026-11-22T10:00 (UTC), earliest, or offsets as "
+        description="start of the range: a time such as 2026-11-22T10:00 (UTC), earliest, or "
+        "offsets such as "
         '{"sea": {"0": 23}}'
     )
     until: str = Field(
-        default="latest", description="where to end (exclusive): a time, latest, or offsets"
+        default="latest", description="end of the range (exclusive): a time, latest, or offsets"
     )
 
 
 class ReconcileConfig(LogReadingConfig):
-    """Counts by partition what the log has and what the archive has; changes nothing."""
+    """Compares the records of log and archive by partition; changes nothing."""
 
     deep: bool = Field(
         default=False,
@@ -204,14 +209,18 @@ class ReconcileConfig(LogReadingConfig):
 class RepairConfig(ArchiveConfig, BrokersConfig):
     """Restores the rows of lost and damaged files, and reports those that cannot be restored."""
 
-    max_offsets: int = Field(default=5_000_000, ge=1, description="max. offsets of one commit")
+    max_offsets: int = Field(
+        default=5_000_000, ge=1, description="maximum of offsets in one commit"
+    )
     dry_run: bool = Field(default=False, description="whether to only report what is wrong")
 
 
 class ExpireConfig(ArchiveConfig):
     """Removes the files of hours that ended before a time."""
 
-    before: str = Field(description="hours that ended by then: a time as 2026-11-22T10:00 (UTC)")
+    before: str = Field(
+        description="time at which these hours have ended, such as 2026-11-22T10:00 (UTC)"
+    )
     dry_run: bool = Field(default=False, description="whether to only report what would be removed")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.spark import register, watch
-from tidelog.spark.batch_reader import planned
+from tidelog.spark.batch_reader import plan_ranges
 from tidelog.spark.cluster_lookups import new_lookups
 from tidelog.spark.filters import Narrowed
 from tidelog.spark.option_values import OptionError
@@ -34,9 +33,8 @@ from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.archive.archive_writer import ArchiveWriter
 from tidelog_pipeline.archive.cluster_logs import LogsNow, logs_now, matching_logs, sample_values
 from tidelog_pipeline.archive.compactor import compact
-from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError, UncommittedFilesError
-from tidelog_pipeline.archive.core.compaction import hours_to_compact
-from tidelog_pipeline.archive.core.expiry import hours_before, whole_hours_ms
+from tidelog_pipeline.archive.core.commit_json import DamagedCommitError, UncommittedFilesError
+from tidelog_pipeline.archive.core.hours import hours_before, hours_to_compact, whole_hours_ms
 from tidelog_pipeline.archive.core.planned_offsets import Planned
 from tidelog_pipeline.archive.core.ranges import by_partition, range_options, time_ms
 from tidelog_pipeline.archive.core.reconciliation import damaged_text
@@ -51,7 +49,7 @@ from tidelog_pipeline.archive.reconciler import reconcile
 from tidelog_pipeline.archive.record_locations import find_missing_rows, topic_of
 from tidelog_pipeline.archive.repairer import Repairer, restored_summary
 from tidelog_pipeline.archive.restorer import Restorer
-from tidelog_pipeline.job_command import load_action
+from tidelog_pipeline.job_command import load_action, print_line
 from tidelog_pipeline.job_runner import EXIT_DONE, EXIT_FOUND, run
 from tidelog_pipeline.session import spark_session
 
@@ -118,7 +116,7 @@ class _Writer:
         return EXIT_DONE if is_sound else EXIT_FOUND
 
     def _recovered(self, config: ArchiveConfig) -> list[str]:
-        """Returns lost files of the last commit. A repair continues without damaged commits."""
+        """Returns the lost files of the last commit. A repair continues without damaged commits."""
         try:
             return self._log.recover()
         except UncommittedFilesError:
@@ -128,19 +126,19 @@ class _Writer:
         except DamagedCommitError:
             if not isinstance(config, RepairConfig):
                 raise
-        for problem in self._log.load_readable(keep=not config.dry_run):
+        for problem in self._log.load_readable(store=not config.dry_run):
             self._is_sound = False
-            _print_line(f"DAMAGED: {problem}")
+            print_line(f"DAMAGED: {problem}")
         return [] if config.dry_run else self._log.finish_last()
 
-    def _find(self, problem: str) -> None:
+    def _report_fault(self, problem: str) -> None:
         """Reports a fault of the archive that does not prevent this action."""
         self._is_sound = False
         self._report(problem)
 
     def _report(self, problem: str) -> None:
         structlog.get_logger().error("archive_damaged", problem=problem, hint=REPAIR)
-        _print_line(f"DAMAGED: {problem}; {REPAIR}")
+        print_line(f"DAMAGED: {problem}; {REPAIR}")
 
     def _run(self, config: RunConfig) -> None:
         servers = config.bootstrap_servers
@@ -171,7 +169,7 @@ class _Writer:
 
     def _must_exist(self, config: RunConfig) -> bool:
         """Whether every topic must exist. A query that continues reports deleted topics itself."""
-        return config.on_data_loss == "fail" or not self._log.own.names(CHECKPOINT)
+        return config.on_data_loss == "fail" or not self._log.state_directory.names(CHECKPOINT)
 
     def _started(
         self,
@@ -197,7 +195,7 @@ class _Writer:
         writing = (
             frame.writeStream.queryName(f"archive-{self._log.directory.root.name}")
             .foreachBatch(archive)
-            .option("checkpointLocation", str(self._log.own.at(CHECKPOINT)))
+            .option("checkpointLocation", str(self._log.state_directory.at(CHECKPOINT)))
         )
         if config.every_seconds is None:
             return writing.trigger(availableNow=True).start()
@@ -207,7 +205,7 @@ class _Writer:
         chosen = range_options(config.topics, config.since, config.until)
         requested = ReadOptions.of_batch({**chosen, BOOTSTRAP: config.bootstrap_servers})
         with new_lookups(config.bootstrap_servers) as lookups:
-            ranges = lookups.ask(lambda one: planned(requested, Narrowed(), one))
+            ranges = lookups.ask(lambda one: plan_ranges(requested, Narrowed(), one))
         found = {
             LogId(r.partition.topic, r.topic_id, r.partition.partition): Span(
                 r.start.offset, r.end.offset
@@ -217,7 +215,7 @@ class _Writer:
         }
         writer = self._writer(config, found)
         if not found:
-            _print_line("There is nothing in this range.")
+            print_line("There is nothing in this range.")
             return
         before = dict(self._log.state.rows)
         # After a restart, offsets that are committed are read again but not written.
@@ -253,20 +251,22 @@ class _Writer:
         restored = restorer.restore(missing, within=requested)
         for one in restored:
             if one.rows:
-                _print_line(f"{one.log}: {restored_summary(one)}")
+                print_line(f"{one.log}: {restored_summary(one)}")
         if all(one.lost is None for one in restored):
             writer.remove(tuple(wrong))
         else:
-            self._find(f"{min(wrong)}: {wrong[min(wrong)]}; it had rows that are not in this range")
+            self._report_fault(
+                f"{min(wrong)}: {wrong[min(wrong)]}; it had rows that are not in this range"
+            )
 
     def _repair(self, config: RepairConfig) -> None:
         log = self._log
         form = stored_format(log)
         if form is not None and not config.dry_run:
-            store_format(log.own, form)
+            store_format(log.state_directory, form)
         writer = ArchiveWriter(log, form or ValueFormat(), self._clock)
         restorer = self._restorer(writer, config.bootstrap_servers, config.max_offsets)
-        repairer = Repairer(self._spark, log, writer, restorer, _print_line)
+        repairer = Repairer(self._spark, log, writer, restorer, print_line)
         if config.dry_run:
             self._is_sound &= repairer.plan()
         else:
@@ -285,11 +285,11 @@ class _Writer:
             found = expire(self._spark, self._log, hours, before_ms, self._clock)
             verb, removed = "are removed", found.hours
             for path, why in sorted(found.damaged.items()):
-                self._find(f"{path}: {why}; its hour and later ones are not expired")
+                self._report_fault(f"{path}: {why}; its hour and later ones are not expired")
         for hour in removed:
-            _print_line(f"{hour.path}: {len(hour.files)} files with {hour.rows} rows {verb}")
+            print_line(f"{hour.path}: {len(hour.files)} files with {hour.rows} rows {verb}")
         if not hours:
-            _print_line("There is no hour that ended before.")
+            print_line("No hour ended before that time.")
 
     def _writer(self, config: ArchivingConfig, now: LogsNow) -> ArchiveWriter:
         """Returns the writer.
@@ -303,7 +303,7 @@ class _Writer:
             for topic in sorted({log.topic for log in now}):
                 of_topic = {log: span for log, span in now.items() if log.topic == topic}
                 check_samples(form, sample_values(config.bootstrap_servers, of_topic))
-        store_format(self._log.own, form)
+        store_format(self._log.state_directory, form)
         find = None
         if config.on_data_loss == "continue":
             find = partial(left_out, config.bootstrap_servers)
@@ -323,11 +323,12 @@ class _Writer:
             config.target_bytes,
         )
         for hour in hours:
-            problem = compact(self._spark, self._log, hour, self._clock)
+            count = hour.file_count(config.target_bytes)
+            problem = compact(self._spark, self._log, hour, count, self._clock)
             if problem:
-                self._find(f"{hour.path} is not compacted: {problem}")
+                self._report_fault(f"{hour.path} is not compacted: {problem}")
             else:
-                _print_line(f"{hour.path}: {len(hour.files)} files are {hour.file_count} now")
+                print_line(f"{hour.path}: {len(hour.files)} files are {count} now")
 
     def _print_progress(self, before: Mapping[LogId, int], now: LogsNow) -> None:
         state = self._log.state
@@ -335,14 +336,14 @@ class _Writer:
             if log in now:
                 to = state.read_to(log)
                 damaged = state.damaged.get(log)
-                _print_line(
+                print_line(
                     f"{log}: {rows - before.get(log, 0)} records archived, {rows} in all, up to "
                     f"offset {to}; {max(now[log].end - to, 0)} offsets are waiting"
                     + (f"; {damaged_text(damaged)}" if damaged else "")
                 )
         unread = sum(state.unread.values())
         if unread:
-            _print_line(f"{unread} values do not fit the schema; they are in the column unread.")
+            print_line(f"{unread} values do not match the schema; they are in the column unread.")
 
 
 def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig) -> int:
@@ -354,36 +355,30 @@ def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig
         fails_at_damage=config.on_data_loss == "fail",
     )
     for path, why in sorted(found.damaged.items()):
-        _print_line(f"DAMAGED: {path}: {why}; {REPAIR}")
+        print_line(f"DAMAGED: {path}: {why}; {REPAIR}")
     for report in found.logs:
-        _print_line(str(report))
+        print_line(str(report))
     if not found.logs:
-        _print_line("The archive is empty.")
+        print_line("The archive is empty.")
     return EXIT_DONE if found.is_sound else EXIT_FOUND
 
 
 def _await_end(query: StreamingQuery) -> bool:
     """Waits for the query; returns whether it ended by itself and not by a signal.
 
-    A micro-batch that is interrupted is committed, or begun again by the next run. The signal
-    handler must not call Spark: it may interrupt a wait for an answer of Spark, and would take
-    that answer as its own.
+    An interrupted micro-batch is committed, or repeated by the next run. The signal handler must
+    not call Spark: it may interrupt a wait for an answer of Spark, and would get that answer.
     """
-    is_told = threading.Event()
+    stop_requested = threading.Event()
     before = {
-        number: signal.signal(number, lambda *_: is_told.set())
+        number: signal.signal(number, lambda *_: stop_requested.set())
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
         while not query.awaitTermination(POLL_INTERVAL_S):
-            if is_told.is_set():
+            if stop_requested.is_set():
                 query.stop()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return not is_told.is_set()
-
-
-def _print_line(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    return not stop_requested.is_set()

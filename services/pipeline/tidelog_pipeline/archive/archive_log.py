@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError, UncommittedFilesError
 from tidelog_pipeline.archive.core.commit_json import (
+    DamagedCommitError,
+    UncommittedFilesError,
     commit_from_json,
     commit_to_json,
     state_from_json,
@@ -38,8 +39,8 @@ _ATTEMPTS, _ATTEMPT_PAUSE_S = 50, 0.2
 _log = logging.getLogger(__name__)
 
 
-class Seen(NamedTuple):
-    """The archive and the files that readers see, sorted, including files that no commit names."""
+class ArchiveSnapshot(NamedTuple):
+    """An archive at one moment. `files`: all files that readers see, sorted."""
 
     state: ArchiveState
     files: tuple[str, ...]
@@ -52,21 +53,22 @@ class ArchiveLog:
     time.
 
     - `directory`: of the table.
-    - `find_own`: returns the state directory, which a writer may move while a reader loads.
+    - `find_state_directory`: returns the directory of the state, which a writer may move while a
+      reader loads.
     """
 
-    def __init__(self, directory: Directory, find_own: Callable[[], Directory]) -> None:
+    def __init__(self, directory: Directory, find_state_directory: Callable[[], Directory]) -> None:
         self.directory = directory
-        self._find_own = find_own
-        self.own = find_own()
+        self._find_state_directory = find_state_directory
+        self.state_directory = find_state_directory()
         self.state = ArchiveState()
 
     def load(self) -> ArchiveState:
         """Loads the state of some moment during the call. Raises `DamagedCommitError`."""
         while True:
-            self.own = self._find_own()
+            self.state_directory = self._find_state_directory()
             state = self._loaded()
-            if self._find_own().root == self.own.root:
+            if self._find_state_directory().root == self.state_directory.root:
                 break
         self.state = state
         return state
@@ -74,10 +76,10 @@ class ArchiveLog:
     def _loaded(self) -> ArchiveState:
         """Starts from the last readable state; the commits after the one before it are kept."""
         problem: DamagedCommitError | None = None
-        for name in reversed(self.own.names(_STATES)):
+        for name in reversed(self.state_directory.names(_STATES)):
             path = f"{_STATES}/{name}"
             try:
-                state = state_from_json(self.own.read(path) or b"", path)
+                state = state_from_json(self.state_directory.read(path) or b"", path)
                 break
             except DamagedCommitError as error:
                 problem = problem or error
@@ -96,32 +98,34 @@ class ArchiveLog:
             if commit is not None:
                 state.apply(commit)
                 continue
-            later = [name for name in self.own.names(_LOG) if name > _name(state.number)]
+            later = [
+                name for name in self.state_directory.names(_LOG) if name > _name(state.number)
+            ]
             if not later:
                 return
             if later[0] != _name(state.number + 1):
-                first = self.own.at(_commit_path(state.number + 1))
+                first = self.state_directory.at(_commit_path(state.number + 1))
                 raise DamagedCommitError(f"{first} is missing, and later commits are there")
 
-    def load_readable(self, *, keep: bool) -> list[str]:
+    def load_readable(self, *, store: bool) -> list[str]:
         """Loads the readable commits for a repair, after `load` has failed.
 
         Returns the faults of the other commits, a sentence each.
 
-        - `keep`: stores this state, so that `load` finds it from now on. Its number is higher
-          than those of all commits.
+        - `store`: whether to store this state, so that `load` finds it from now on. Its number is
+          higher than those of all commits.
         """
-        self.own = self._find_own()
+        self.state_directory = self._find_state_directory()
         problems: list[str] = []
         state = ArchiveState()
-        for name in reversed(self.own.names(_STATES)):
+        for name in reversed(self.state_directory.names(_STATES)):
             try:
                 path = f"{_STATES}/{name}"
-                state = state_from_json(self.own.read(path) or b"", path)
+                state = state_from_json(self.state_directory.read(path) or b"", path)
                 break
             except DamagedCommitError as error:
                 problems.append(error.what)
-        for name in self.own.names(_LOG):
+        for name in self.state_directory.names(_LOG):
             number = _number(name)
             if number <= state.number:
                 continue
@@ -135,22 +139,22 @@ class ArchiveLog:
             except DamagedCommitError as error:
                 problems.append(error.what)
                 state.number = number
-        state.number = 1 + max([state.number, *map(_number, self.own.names(_STATES))])
+        state.number = 1 + max([state.number, *map(_number, self.state_directory.names(_STATES))])
         self.state = state
-        if keep:
+        if store:
             self._create_state()
         return problems
 
-    def seen(self, pause: Callable[[float], object] = time.sleep) -> Seen:
+    def snapshot(self, pause: Callable[[float], object] = time.sleep) -> ArchiveSnapshot:
         """Returns state and files of the same moment, even if a writer is active."""
         for _ in range(_ATTEMPTS):
             state = self.load()
-            is_published = not self.own.at(_staging(state.number)).exists()
+            is_published = not self.state_directory.at(_staging(state.number)).exists()
             files = tuple(self.directory.files("."))
             if is_published and self._commit(state.number + 1) is None:
                 break
             pause(_ATTEMPT_PAUSE_S)
-        return Seen(state, files)
+        return ArchiveSnapshot(state, files)
 
     def recover(self) -> list[str]:
         """Finishes the last commit and removes uncommitted files, when a writer starts.
@@ -175,7 +179,7 @@ class ArchiveLog:
         state = self.state
         last = self._commit(state.number)
         lost = [] if last is None else self._finish(last)
-        self.own.remove(_STAGING)
+        self.state_directory.remove(_STAGING)
         return lost
 
     def stage(self) -> str:
@@ -184,16 +188,16 @@ class ArchiveLog:
         Removes files that an earlier attempt has left there.
         """
         staging = _staging(self.state.number + 1)
-        self.own.remove(staging)
-        return str(self.own.at(staging))
+        self.state_directory.remove(staging)
+        return str(self.state_directory.at(staging))
 
     def commit(self, commit: Commit) -> None:
         """Commits files that are staged under their final paths."""
         for file in commit.added:
-            self.own.sync(f"{commit.staging}/{file.path}")
+            self.state_directory.sync(f"{commit.staging}/{file.path}")
         number = self.state.number + 1
         own_staging = commit._replace(staging=_staging(number))
-        self.own.create(_commit_path(number), commit_to_json(own_staging))
+        self.state_directory.create(_commit_path(number), commit_to_json(own_staging))
         self.state.apply(commit)
         self._finish(own_staging)
         if number % STATE_EVERY == 0:
@@ -208,28 +212,28 @@ class ArchiveLog:
         staging = _staging(self.state.number)
         for path in commit.removed:
             self._remove(path, keeps=commit.keeps_removed)
-        staged = {f: self.own.at(f"{staging}/{f.path}") for f in commit.added}
+        staged = {f: self.state_directory.at(f"{staging}/{f.path}") for f in commit.added}
         missing = [file for file in commit.added if not self.directory.at(file.path).exists()]
         if commit.replaces:
             if missing and all(path.exists() for path in staged.values()):
-                hour = self.own.at(f"{staging}/{commit.replaces}")
+                hour = self.state_directory.at(f"{staging}/{commit.replaces}")
                 self.directory.exchange(str(hour), commit.replaces)
                 missing = []
         else:
             missing = [file for file in commit.added if not self._publish(file, str(staged[file]))]
-        self.own.remove(staging)
+        self.state_directory.remove(staging)
         return [file.path for file in missing]
 
     def _publish(self, file: AddedFile, staged: str) -> bool:
         """Returns False if the file is lost."""
-        if not self.own.at(staged).exists():
+        if not self.state_directory.at(staged).exists():
             return self.directory.at(file.path).exists()
         self.directory.publish(staged, file.path)
         return True
 
     def _remove(self, path: str, *, keeps: bool) -> None:
         if keeps and self.directory.at(path).exists():
-            aside = self.own.at(f"{REMOVED}/{self.state.number:012}/{path}")
+            aside = self.state_directory.at(f"{REMOVED}/{self.state.number:012}/{path}")
             self.directory.publish(path, str(aside))
         self.directory.remove(path)
         self.directory.remove_empty(path.rpartition("/")[0])
@@ -243,16 +247,18 @@ class ArchiveLog:
         self._create_state()
         keep_from = f"{number - STATE_EVERY:012}.json"
         for folder in (_LOG, _STATES):
-            for name in self.own.names(folder):
+            for name in self.state_directory.names(folder):
                 if name < keep_from:
-                    self.own.remove(str(PurePosixPath(folder, name)))
+                    self.state_directory.remove(str(PurePosixPath(folder, name)))
 
     def _create_state(self) -> None:
-        self.own.create(f"{_STATES}/{_name(self.state.number)}", state_to_json(self.state))
+        self.state_directory.create(
+            f"{_STATES}/{_name(self.state.number)}", state_to_json(self.state)
+        )
 
     def _commit(self, number: int) -> Commit | None:
         path = _commit_path(number)
-        text = self.own.read(path)
+        text = self.state_directory.read(path)
         return None if text is None else commit_from_json(text, path)
 
 

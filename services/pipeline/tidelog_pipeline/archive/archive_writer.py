@@ -34,14 +34,18 @@ from tidelog_pipeline.archive.core.planned_offsets import (
 from tidelog_pipeline.archive.core.spans import LogId, Span, remaining
 from tidelog_pipeline.archive.core.staged_files import (
     StagedRows,
-    check_whole,
+    check_complete,
     read_ranges,
     rows_of_files,
     with_gaps,
 )
 from tidelog_pipeline.archive.core.value_format import ValueFormat
-from tidelog_pipeline.archive.file_checks import described
-from tidelog_pipeline.archive.record_locations import places, present_offsets, runs_of_offsets
+from tidelog_pipeline.archive.file_checks import describe_files
+from tidelog_pipeline.archive.record_locations import (
+    present_offsets,
+    read_locations,
+    runs_of_offsets,
+)
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
 from tidelog_pipeline.archive.span_join import drop_archived
 
@@ -56,7 +60,7 @@ class _Staged(NamedTuple):
 
 
 class ArchiveWriter:
-    """The only writer of an archive, which holds its lock.
+    """The only writer of an archive. It holds the lock.
 
     - `strict`: a value that does not match the schema is an error, and nothing of its
       micro-batch is archived.
@@ -139,7 +143,7 @@ class ArchiveWriter:
         spans = with_gaps(staged.rows, planned, there, firsts)
         if self._find_left_out is None or not spans:
             return {}
-        rows = places(spark, Path(staged.location), [file.path for file in staged.files])
+        rows = read_locations(spark, Path(staged.location), [file.path for file in staged.files])
         for log, epochs in present_offsets(rows, spans).items():
             there.setdefault(log, []).extend(span for spans in epochs.values() for span in spans)
         gaps = {log: remaining([span], there.get(log, ())) for log, span in spans.items()}
@@ -176,7 +180,7 @@ class ArchiveWriter:
         if not staged.files:
             return {}
         paths = [file.path for file in staged.files]
-        found = runs_of_offsets(places(rows.sparkSession, Path(staged.location), paths))
+        found = runs_of_offsets(read_locations(rows.sparkSession, Path(staged.location), paths))
         self._commit_found(staged.location, staged.files, found)
         return found
 
@@ -225,25 +229,25 @@ class ArchiveWriter:
         counted = rows.observe(given, sf.count(sf.lit(1)).alias("rows"))
         counted.write.mode("overwrite").partitionBy(*PARTITIONED_BY).parquet(location)
         staged = staged_rows(rows, location)
-        check_whole(given.get.get("rows", 0), staged, location)
+        check_complete(given.get.get("rows", 0), staged, location)
         if self._strict:
             _check_read(staged, self._form)
-        files = described(rows.sparkSession, location, rows_of_files(staged))
+        files = describe_files(rows.sparkSession, location, rows_of_files(staged))
         return _Staged(location, staged, tuple(files))
 
     def _query_id(self) -> str:
-        text = self._log.own.read(f"{CHECKPOINT}/metadata")
+        text = self._log.state_directory.read(f"{CHECKPOINT}/metadata")
         assert text is not None, "Spark writes it before a query begins"
         return str(json.loads(text)["id"])
 
     def _offsets(self, batch: int) -> StreamOffsets | None:
         path = f"{CHECKPOINT}/offsets/{batch}"
-        text = self._log.own.read(path)
+        text = self._log.state_directory.read(path)
         return None if text is None else offsets_of(text, path)
 
 
 def staged_rows(rows: DataFrame, location: str) -> list[StagedRows]:
-    """Reads the rows from the written files, which shows that the driver sees them completely."""
+    """Reads the rows from the written files: rows that the driver cannot see are missing."""
     # Spark would infer that a topic 007 is a number.
     schema = StructType(
         [
@@ -288,8 +292,7 @@ def _check_read(staged: list[StagedRows], form: ValueFormat) -> None:
     if unread:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"{sum(one.unread for one in unread)} values do not fit the schema ({form}), the first "
-            f"of them in {unread[0].log} from offset {unread[0].first} on, and nothing of this "
-            "micro-batch was archived; without --strict they are archived as they are, in the "
-            "column unread",
+            f"{sum(one.unread for one in unread)} values do not match the schema ({form}), the "
+            f"first in {unread[0].log} from offset {unread[0].first} on, and nothing of this "
+            "micro-batch was archived; without --strict the column unread gets their bytes",
         )

@@ -12,8 +12,8 @@ from tidelog.client.clock import Clock
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.core.commits import AddedFile, Commit
-from tidelog_pipeline.archive.core.compaction import HourToCompact
-from tidelog_pipeline.archive.file_checks import damaged, described
+from tidelog_pipeline.archive.core.hours import ArchivedHour
+from tidelog_pipeline.archive.file_checks import describe_files, find_damaged
 from tidelog_pipeline.storage.directory import Directory
 
 
@@ -23,28 +23,30 @@ class _HourTotals(NamedTuple):
     epochs: int | None
 
 
-def compact(spark: SparkSession, log: ArchiveLog, hour: HourToCompact, clock: Clock) -> str:
-    """Compacts an hour. Returns "", or the reason why the hour stays as it is.
+def compact(
+    spark: SparkSession, log: ArchiveLog, hour: ArchivedHour, file_count: int, clock: Clock
+) -> str:
+    """Compacts an hour to this number of files. Returns "", or why the hour stays as it is.
 
     An hour stays as it is if it has files that are lost, damaged or not named by a commit:
     compaction would give damaged content a new checksum. Raises `TidelogError` if the content
     of the new files differs from that of the old ones.
     """
     known = [file.path for file in hour.files]
-    strange = sorted(set(log.directory.files(hour.path)) - set(known))
-    if strange:
-        return f"{strange[0]} is of no commit"
-    wrong = damaged(spark, log.directory.root, hour.files)
+    unknown = sorted(set(log.directory.files(hour.path)) - set(known))
+    if unknown:
+        return f"no commit names {unknown[0]}"
+    wrong = find_damaged(spark, log.directory.root, hour.files)
     if wrong:
         path = min(wrong)
         return f"{path} is damaged: {wrong[path]}"
     staging = log.stage()
     location = f"{staging}/{hour.path}"
     old = spark.read.parquet(*(str(log.directory.at(path)) for path in known))
-    _in_order(old, hour.file_count).write.parquet(location)
+    _in_order(old, file_count).write.parquet(location)
     log.directory.remove(f"{location}/_SUCCESS")
     new = spark.read.schema(old.schema).parquet(location)
-    _check(hour, _figures(old), _figures(new))
+    _check(hour, _totals(old), _totals(new))
     added = tuple(_added(spark, staging, new))
     log.commit(Commit(staging, clock.wall_ms(), added, replaces=hour.path))
     return ""
@@ -60,20 +62,20 @@ def _in_order(frame: DataFrame, file_count: int) -> DataFrame:
 def _added(spark: SparkSession, staging: str, written: DataFrame) -> list[AddedFile]:
     rows = written.groupBy(sf.col("_metadata.file_name").alias("name")).count().collect()
     named = {path.rpartition("/")[2]: path for path in Directory(Path(staging)).files(".")}
-    return described(spark, staging, {named[row["name"]]: row["count"] for row in rows})
+    return describe_files(spark, staging, {named[row["name"]]: row["count"] for row in rows})
 
 
-def _figures(frame: DataFrame) -> _HourTotals:
+def _totals(frame: DataFrame) -> _HourTotals:
     found = frame.agg(sf.count("*"), sf.sum("offset"), sf.sum("leader_epoch")).first()
     assert found is not None, "an aggregate has a row"
     return _HourTotals(*found)
 
 
-def _check(hour: HourToCompact, old: _HourTotals, new: _HourTotals) -> None:
+def _check(hour: ArchivedHour, old: _HourTotals, new: _HourTotals) -> None:
     if old != new or new.rows != hour.rows:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"{hour.path} is not compacted: it has {hour.rows} rows by the archive's commits, "
-            f"{old.rows} by its files, and {new.rows} in the files that were to replace them; see "
+            f"{hour.path} is not compacted: it has {hour.rows} rows in the archive's commits, "
+            f"{old.rows} in its files, and {new.rows} in the files that would replace them; run "
             "`archive reconcile`",
         )

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tidelog_pipeline.archive.core.commits import AddedFile
+from tidelog_pipeline.job_command import first_line
 
 _BUFFER_BYTES = 1 << 20
 _BATCH_ROWS = 8_192
 # Files that the driver checks concurrently: each is a round trip to the file system.
-_LOOKS_AT_ONCE = 16
+_CONCURRENT_CHECKS = 16
 # Up to this size, the driver reads files itself, which is faster than a Spark job.
 _BYTES_OF_DRIVER = 64 << 20
 # Approximate number of bytes that a task reads.
@@ -27,7 +28,7 @@ _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
 
-def described(
+def describe_files(
     spark: SparkSession, location: str, rows_of_files: Mapping[str, int]
 ) -> list[AddedFile]:
     """Returns files that were just written below `location`, with sizes and checksums."""
@@ -43,12 +44,12 @@ def described(
 def absent_or_cut(root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
     """Returns the faults of files, by path, according to their sizes."""
     listed = list(files)
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:
         found = pool.map(lambda file: wrong_size(root, file), listed)
     return {file.path: why for file, why in zip(listed, found, strict=True) if why}
 
 
-def damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
+def find_damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
     """Returns the faults of files, by path, according to all of their bytes."""
     listed = list(files)
     found = _mapped(
@@ -85,7 +86,7 @@ def damage(root: Path, file: AddedFile) -> str:
             return "" if is_same else "its SHA-256 is not the one it was committed with"
         rows = _rows_by_pages(root / file.path)
     except (OSError, pa.ArrowException) as error:
-        return f"it cannot be read ({_first_line(error)})"
+        return f"it cannot be read ({first_line(error)})"
     return "" if rows == file.rows else f"it has {rows} rows, and by its commit {file.rows}"
 
 
@@ -114,7 +115,3 @@ def _mapped(
         return [act(item) for item in items]
     tasks = min(len(items), max(spark.sparkContext.defaultParallelism, total // _BYTES_OF_TASK))
     return spark.sparkContext.parallelize(items, tasks).map(act).collect()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), repr(error))

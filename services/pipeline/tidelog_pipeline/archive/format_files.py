@@ -17,21 +17,21 @@ from tidelog_pipeline.archive.core.value_format import (
     format_from_json,
     format_to_json,
 )
-from tidelog_pipeline.job_command import JobError
+from tidelog_pipeline.job_command import JobError, first_line
 from tidelog_pipeline.storage.directory import Directory
 
 FORM, COPY = "form.json", "form.copy.json"
 
 
 def stored_format(log: ArchiveLog) -> ValueFormat | None:
-    """Returns the form of a loaded log; None: nothing was archived yet.
+    """Returns the format of a loaded log; None: nothing was archived yet.
 
     Raises `OptionError` if neither file can be read, and `JobError` if both are lost.
     """
     problem: OptionError | None = None
     for name in (FORM, COPY):
         try:
-            form = _read_format(log.own, name)
+            form = _read_format(log.state_directory, name)
         except OptionError as error:
             problem = problem or error
             continue
@@ -41,28 +41,29 @@ def stored_format(log: ArchiveLog) -> ValueFormat | None:
         raise problem
     if log.state.number > 0:
         raise JobError(
-            f"{log.own.at(FORM)} and {COPY} beside it are missing, which contain the format of "
-            "this archive's values: restore one of them from a backup of the state directory"
+            f"{log.state_directory.at(FORM)} and {COPY} beside it are missing, which have the "
+            "format of this archive's values: restore one of them from a backup of the state "
+            "directory"
         )
     return None
 
 
-def store_format(own: Directory, form: ValueFormat) -> None:
+def store_format(directory: Directory, form: ValueFormat) -> None:
     """Writes the missing and damaged ones of the two files; for the writer only."""
     for name in (FORM, COPY):
         try:
-            is_there = _read_format(own, name) is not None
+            is_there = _read_format(directory, name) is not None
         except OptionError:
-            own.remove(name)
+            directory.remove(name)
             is_there = False
         if not is_there:
-            own.create(name, format_to_json(form))
+            directory.create(name, format_to_json(form))
 
 
-def _read_format(own: Directory, name: str) -> ValueFormat | None:
+def _read_format(directory: Directory, name: str) -> ValueFormat | None:
     """Returns None if the file does not exist."""
-    text = own.read(name)
-    return None if text is None else format_from_json(text, str(own.at(name)))
+    text = directory.read(name)
+    return None if text is None else format_from_json(text, str(directory.at(name)))
 
 
 def configured_format(config: ArchivingConfig) -> ValueFormat | None:
@@ -92,11 +93,11 @@ def _schema(text: str) -> StructType:
             return StructType.fromJson(json.loads(text))
         schema = StructType.fromDDL(text)
         if not isinstance(schema, StructType):
-            raise ValueError(f"that is a {schema.simpleString()}, without names of columns")
+            raise ValueError(f"that is a {schema.simpleString()} without names of columns")
     except (ParseException, ValueError, KeyError) as error:
         raise OptionError(
             f'option --value-schema is {text!r}; it must be columns as "id BIGINT, name STRING", '
-            f"a file with these, or with what StructType.json() gives ({_first_line(error)})"
+            f"a file with these, or with the output of StructType.json() ({first_line(error)})"
         ) from error
     return schema
 
@@ -104,9 +105,5 @@ def _schema(text: str) -> StructType:
 def _is_file(text: str) -> bool:
     try:
         return Path(text).is_file()
-    except OSError:  # it is too long for a name
+    except OSError:  # The text is too long for a name.
         return False
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), repr(error))

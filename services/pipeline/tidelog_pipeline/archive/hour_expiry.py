@@ -11,22 +11,22 @@ from pyspark.sql import functions as sf
 from tidelog.client.clock import Clock
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.core.commits import Commit, RemovedRows
-from tidelog_pipeline.archive.core.expiry import ExpiredHour, before_damaged
+from tidelog_pipeline.archive.core.hours import ArchivedHour, before_damaged
 from tidelog_pipeline.archive.core.spans import LogId, united
-from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
-from tidelog_pipeline.archive.record_locations import LOG_COLUMNS, places, present_offsets
+from tidelog_pipeline.archive.file_checks import absent_or_cut, find_damaged
+from tidelog_pipeline.archive.record_locations import LOG_COLUMNS, present_offsets, read_locations
 from tidelog_pipeline.session import QUERY_ERRORS
 
 
 class Expired(NamedTuple):
     """The result of an expiry. `hours`: the removed ones; `damaged`: faults of files, by path."""
 
-    hours: list[ExpiredHour]
+    hours: list[ArchivedHour]
     damaged: dict[str, str]
 
 
 def expire(
-    spark: SparkSession, log: ArchiveLog, hours: list[ExpiredHour], before_ms: int, clock: Clock
+    spark: SparkSession, log: ArchiveLog, hours: list[ArchivedHour], before_ms: int, clock: Clock
 ) -> Expired:
     """Removes the hours, up to the first one with a damaged file.
 
@@ -39,7 +39,7 @@ def expire(
     try:
         expired = _counted(spark, log, chosen)
     except QUERY_ERRORS:
-        wrong |= damaged(spark, root, [file for hour in chosen for file in hour.files])
+        wrong |= find_damaged(spark, root, [file for hour in chosen for file in hour.files])
         chosen, horizon_ms = before_damaged(hours, wrong, before_ms)
         expired = _counted(spark, log, chosen)
     if chosen or horizon_ms > log.state.expired_before_ms:
@@ -56,9 +56,11 @@ def expire(
 
 
 def _counted(
-    spark: SparkSession, log: ArchiveLog, hours: Iterable[ExpiredHour]
+    spark: SparkSession, log: ArchiveLog, hours: Iterable[ArchivedHour]
 ) -> list[RemovedRows]:
-    rows = places(spark, log.directory.root, (file.path for hour in hours for file in hour.files))
+    rows = read_locations(
+        spark, log.directory.root, (file.path for hour in hours for file in hour.files)
+    )
     groups = rows.groupBy(*LOG_COLUMNS).agg(sf.count("*"))
     counts = {LogId(*named): count for *named, count in groups.collect()}
     present = present_offsets(rows, counts)

@@ -1,4 +1,4 @@
-"""The places of an archive: its table, and its state directory.
+"""The directories of an archive: its table, and its state directory.
 
 Readers open `OUTPUT/**/*.parquet`, so every Parquet file below OUTPUT has to be a committed
 one. The commit log, the checkpoint, the lock and the staged files are in the state directory,
@@ -76,8 +76,9 @@ class ArchiveLayout:
         if self._is_migrated():
             raise JobError(
                 f"{self._former_root} and {self.state_root} both have commits of the archive "
-                f"{self.table.root}: a former release has written to it after it was migrated. "
-                f"Stop that, check it with `archive reconcile`, and remove {self._former_root}"
+                f"{self.table.root}: an earlier release has written to it after the migration. "
+                "Stop that release, check the archive with `archive reconcile`, and remove "
+                f"{self._former_root}"
             )
         with self.table.held(f"{FORMER}/{LOCK}", create=False), self._explained():
             self.state_root.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +91,7 @@ class ArchiveLayout:
             sync_directory(self.table.root)
 
     def _is_migrated(self) -> bool:
-        """Whether the directory has content. An empty one can be replaced by the rename."""
+        """Returns whether the state directory has content. A rename can replace an empty one."""
         try:
             return any(self.state_root.iterdir())
         except FileNotFoundError:

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from tidelog.errors import ErrorCode, RecordsDamagedError
-from tidelog_pipeline.archive.archive_log import ArchiveLog, Seen, unnamed
+from tidelog_pipeline.archive.archive_log import ArchiveLog, ArchiveSnapshot, unnamed
 from tidelog_pipeline.archive.cluster_logs import LogsNow, logs_now
 from tidelog_pipeline.archive.core.commits import ArchiveState
 from tidelog_pipeline.archive.core.reconciliation import (
@@ -27,10 +27,15 @@ from tidelog_pipeline.archive.core.reconciliation import (
 from tidelog_pipeline.archive.core.spans import LogId, Span, remaining, united
 from tidelog_pipeline.archive.core.value_format import ValueFormat
 from tidelog_pipeline.archive.damaged_records import Prober, left_out, new_prober
-from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
+from tidelog_pipeline.archive.file_checks import absent_or_cut, find_damaged
 from tidelog_pipeline.archive.format_files import stored_format
 from tidelog_pipeline.archive.log_reader import read_ranges_of_logs, without_expired
-from tidelog_pipeline.archive.record_locations import LOG_COLUMNS, places, present_offsets, topic_of
+from tidelog_pipeline.archive.record_locations import (
+    LOG_COLUMNS,
+    present_offsets,
+    read_locations,
+    topic_of,
+)
 from tidelog_pipeline.archive.span_join import is_within_logs, with_topic_id
 from tidelog_pipeline.archive.value_comparison import differences
 from tidelog_pipeline.session import QUERY_ERRORS
@@ -56,7 +61,7 @@ class Reconciled(NamedTuple):
 class _Inspection(NamedTuple):
     """The archive and the logs at one moment. `wrong`: faults of files that readers see."""
 
-    seen: Seen
+    seen: ArchiveSnapshot
     now: LogsNow
     wrong: Mapping[str, str]
 
@@ -99,34 +104,34 @@ def reconcile(
     root = archive.directory.root
     unreadable: dict[str, str] = {}
     for number in range(1, _ATTEMPTS + 1):
-        seen = archive.seen()
+        seen = archive.snapshot()
         now = logs_now(bootstrap, {log.topic for log in seen.state.covered}, must_exist=False)
         there = set(seen.files)
         files = [file for file in seen.state.all_files if file.path in there]
-        wrong = damaged(spark, root, files) if deep else absent_or_cut(root, files)
+        wrong = find_damaged(spark, root, files) if deep else absent_or_cut(root, files)
         if not wrong.keys() <= set(archive.load().paths) and number < _ATTEMPTS:
             # A compaction has removed them while they were read.
             continue
         known = {path: why for path, why in unreadable.items() if path in there}
-        looked = _Inspection(seen, now, {**known, **wrong})
+        inspection = _Inspection(seen, now, {**known, **wrong})
         try:
-            return _reconciled(spark, archive, bootstrap, looked, deep, fails_at_damage)
+            return _reconciled(spark, archive, bootstrap, inspection, deep, fails_at_damage)
         except QUERY_ERRORS:
             if number == _ATTEMPTS:
                 raise
             if not _has_changed(archive, bootstrap, seen, now):
                 # Spark reads only the needed parts of a file, and does not report which file
                 # failed.
-                found = damaged(spark, root, files)
-                if found.keys() <= looked.wrong.keys():
+                found = find_damaged(spark, root, files)
+                if found.keys() <= inspection.wrong.keys():
                     raise
                 unreadable |= found
     raise AssertionError("the last attempt returns or raises")
 
 
-def _has_changed(archive: ArchiveLog, bootstrap: str, seen: Seen, now: LogsNow) -> bool:
+def _has_changed(archive: ArchiveLog, bootstrap: str, seen: ArchiveSnapshot, now: LogsNow) -> bool:
     """Returns whether compaction removed files, or retention records, since they were listed."""
-    if not set(seen.files) <= set(archive.seen().files):
+    if not set(seen.files) <= set(archive.snapshot().files):
         return True
     later = logs_now(bootstrap, {log.topic for log in now}, must_exist=False)
     return any(log not in later or later[log].first > span.first for log, span in now.items())
@@ -136,16 +141,16 @@ def _reconciled(
     spark: SparkSession,
     archive: ArchiveLog,
     bootstrap: str,
-    looked: _Inspection,
+    inspection: _Inspection,
     deep: bool,
     fails_at_damage: bool,
 ) -> Reconciled:
-    state, now = looked.seen.state, looked.now
+    state, now = inspection.seen.state, inspection.now
     compared: _Compared = {log: compared_offsets(state, log, now.get(log)) for log in state.covered}
     # Read first, because retention may delete records that are compared.
     log_rows = _rows_of_log(spark, bootstrap, compared)
     in_log = _counted_in_log(log_rows, compared, state.expired_before_ms)
-    rows = places(spark, archive.directory.root, looked.readable)
+    rows = read_locations(spark, archive.directory.root, inspection.readable)
     in_files = _files(rows)
     archived = without_expired(rows, state.expired_before_ms)
     in_archive = _counts(archived, compared)
@@ -165,8 +170,10 @@ def _reconciled(
     if deep:
         form = stored_format(archive) or ValueFormat()
         root, before_ms = archive.directory.root, state.expired_before_ms
-        differing = differences(spark, root, form, bootstrap, looked.readable, compared, before_ms)
-    topics = {topic_of(path) for path in looked.unnamed}
+        differing = differences(
+            spark, root, form, bootstrap, inspection.readable, compared, before_ms
+        )
+    topics = {topic_of(path) for path in inspection.unnamed}
     reports = [
         report(
             state,
@@ -180,28 +187,28 @@ def _reconciled(
             damage.get(log, NO_DAMAGE),
             has_unnamed_files=log.topic in topics,
         )
-        # Includes partitions that no run has read yet.
+        # Partitions that no run has read yet are included.
         for log in sorted({*state.covered, *now})
     ]
-    return Reconciled(looked.damaged, reports)
+    return Reconciled(inspection.damaged, reports)
 
 
-def _files(places: DataFrame) -> dict[LogId, FileCounts]:
-    groups = places.groupBy(*LOG_COLUMNS).agg(
+def _files(rows: DataFrame) -> dict[LogId, FileCounts]:
+    groups = rows.groupBy(*LOG_COLUMNS).agg(
         sf.count("*"), sf.count_distinct("leader_epoch", "offset")
     )
     return {LogId(*row[:3]): FileCounts(*row[3:]) for row in groups.collect()}
 
 
-def _counts(places: DataFrame, compared: _Compared) -> _Counts:
+def _counts(rows: DataFrame, compared: _Compared) -> _Counts:
     found: dict[LogId, dict[int, Counted]] = {}
     groups = (
-        places.where(_is_compared(compared))
+        rows.where(_is_compared(compared))
         .groupBy(*LOG_COLUMNS, "leader_epoch")
         .agg(sf.count("*"), sf.sum("offset"))
     )
-    for *log, epoch, rows, offsets in groups.collect():
-        found.setdefault(LogId(*log), {})[epoch] = Counted(rows, offsets)
+    for *log, epoch, count, offset_sum in groups.collect():
+        found.setdefault(LogId(*log), {})[epoch] = Counted(count, offset_sum)
     return found
 
 
@@ -230,13 +237,13 @@ def _unreadable(
     bootstrap: str, log_rows: DataFrame | None, compared: _Compared, logs: Iterable[LogId]
 ) -> dict[LogId, tuple[Span, ...]]:
     """Returns compared offsets of these logs that the log cannot return."""
-    wanted = {log: compared[log] for log in logs if compared[log]}
-    if log_rows is None or not wanted:
+    ranges = {log: compared[log] for log in logs if compared[log]}
+    if log_rows is None or not ranges:
         return {}
-    present = present_offsets(log_rows, wanted)
+    present = present_offsets(log_rows, ranges)
     gaps = {
         log: remaining(spans, [s for runs in present.get(log, {}).values() for s in runs])
-        for log, spans in wanted.items()
+        for log, spans in ranges.items()
     }
     return left_out(bootstrap, gaps)
 

@@ -22,7 +22,7 @@ from tidelog_pipeline.archive.core.spans import LogId, Span
 from tidelog_pipeline.archive.span_join import rows_within_logs
 
 LOG_COLUMNS = ("topic", "topic_id", "partition")
-_PLACES = StructType(
+_SCHEMA = StructType(
     [
         StructField("topic_id", StringType()),
         StructField("partition", IntegerType()),
@@ -40,8 +40,8 @@ def topic_of(path: str) -> str:
     return path.partition("/")[0].removeprefix("topic=")
 
 
-def places(
-    spark: SparkSession, root: Path, paths: Iterable[str], schema: StructType = _PLACES
+def read_locations(
+    spark: SparkSession, root: Path, paths: Iterable[str], schema: StructType = _SCHEMA
 ) -> DataFrame:
     """Returns the rows of these files, which must be readable."""
     files = [str(root / path) for path in paths]
@@ -60,7 +60,7 @@ def find_missing_rows(
     """Returns the rows of these topics that only `damaged` files have; these are not read."""
     logs = [log for log in state.covered if log.topic in topics]
     sound = [p for p in state.paths if topic_of(p) in topics and p not in damaged]
-    rows = places(spark, root, sound)
+    rows = read_locations(spark, root, sound)
     counted = rows.groupBy(*LOG_COLUMNS).agg(sf.count_distinct("leader_epoch", "offset"))
     there = {LogId(*row[:3]): row[3] for row in counted.collect()}
     lacking = {log: state.rows.get(log, 0) - there.get(log, 0) for log in logs}

@@ -20,9 +20,13 @@ from tidelog_pipeline.archive.core.missing_records import MissingRows
 from tidelog_pipeline.archive.core.reconciliation import spans_text
 from tidelog_pipeline.archive.core.spans import LogId, Span, united
 from tidelog_pipeline.archive.core.staged_files import rows_of_logs
-from tidelog_pipeline.archive.file_checks import damaged
+from tidelog_pipeline.archive.file_checks import find_damaged
 from tidelog_pipeline.archive.log_reader import without_expired
-from tidelog_pipeline.archive.record_locations import find_missing_rows, places, runs_of_offsets
+from tidelog_pipeline.archive.record_locations import (
+    find_missing_rows,
+    read_locations,
+    runs_of_offsets,
+)
 from tidelog_pipeline.archive.restorer import Restored, Restorer
 from tidelog_pipeline.archive.salvage import salvaged_rows
 from tidelog_pipeline.archive.span_join import drop_archived, keep_archived
@@ -45,7 +49,7 @@ class _Found(NamedTuple):
 
 
 class Repairer:
-    """Repairs an archive, as its writer. `say`: prints a line for people."""
+    """Repairs an archive, as its writer. `print_line`: prints a line for people."""
 
     def __init__(
         self,
@@ -53,13 +57,13 @@ class Repairer:
         log: ArchiveLog,
         writer: ArchiveWriter,
         restorer: Restorer,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
     ) -> None:
         self._spark = spark
         self._log = log
         self._writer = writer
         self._restorer = restorer
-        self._print = say
+        self._print = print_line
 
     def plan(self) -> bool:
         """Reports what to repair, and changes nothing. Returns whether the archive is sound."""
@@ -87,15 +91,17 @@ class Repairer:
         if lost or damaged:
             self._writer.record_gone(lost, damaged)
         is_sound &= not self._take_removed_files()
-        if self._log.own.names(REMOVED):
-            self._print(f"Damaged and unknown files are kept below {self._log.own.at(REMOVED)}")
+        if self._log.state_directory.names(REMOVED):
+            self._print(
+                f"Damaged and unknown files are kept below {self._log.state_directory.at(REMOVED)}"
+            )
         if is_sound:
             self._print("Nothing is lost or damaged.")
         return not (lost or damaged)
 
     def _inspect(self) -> _Found:
         root, state = self._log.directory.root, self._log.state
-        wrong = damaged(self._spark, root, state.all_files)
+        wrong = find_damaged(self._spark, root, state.all_files)
         unknown = self._log.unnamed_files()
         for path, why in sorted(wrong.items()):
             self._print(f"{path}: {why}")
@@ -114,7 +120,7 @@ class Repairer:
         """
         log = self._log
         sound = [path for path in log.state.paths if path not in damaged]
-        rows = places(self._spark, log.directory.root, sound)
+        rows = read_locations(self._spark, log.directory.root, sound)
         found = runs_of_offsets(drop_archived(rows, Archived.all_of(log.state)))
         if found:
             self._writer.record_found(found)
@@ -128,7 +134,7 @@ class Repairer:
         """
         log = self._log
         schema = self._writer.schema(self._spark)
-        rows = salvaged_rows(self._spark, log.own.at(REMOVED), schema)
+        rows = salvaged_rows(self._spark, log.state_directory.at(REMOVED), schema)
         if rows is None:
             return False
         unknown = drop_archived(rows, Archived.all_of(log.state))
@@ -156,7 +162,7 @@ class Repairer:
         """
         log, missing = self._log, self._missing((), topics)
         records = [record for one in missing for record in one.records]
-        kept = log.own.at(REMOVED)
+        kept = log.state_directory.at(REMOVED)
         rows = salvaged_rows(self._spark, kept, self._writer.schema(self._spark))
         if rows is not None and records:
             written = self._writer.write_salvaged(keep_archived(rows, records))
@@ -167,10 +173,10 @@ class Repairer:
         lost = self._restorer.lost(missing, damaged)
         for gone in lost:
             self._print_lost(gone)
-        for hurt in damaged:
+        for found in damaged:
             self._print(
-                f"{hurt.log}: {hurt.rows} rows cannot be restored, since their records are damaged "
-                f"in the log, too: offsets {spans_text(hurt.offsets)}"
+                f"{found.log}: {found.rows} rows cannot be restored, since their records are "
+                f"damaged in the log, too: offsets {spans_text(found.offsets)}"
             )
         return lost, damaged
 

@@ -95,7 +95,7 @@ def _reader(descriptors: bytes, message: str) -> Callable[[bytes], tuple[Any, ..
     of = protobuf_values.message_class(descriptors, message)
 
     def read(value: bytes) -> tuple[Any, ...] | None:
-        parsed = protobuf_values.parsed(of, value)
+        parsed = protobuf_values.parse(of, value)
         return None if parsed is None else protobuf_values.row_of(parsed)
 
     return read

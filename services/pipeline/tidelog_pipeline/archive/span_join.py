@@ -17,8 +17,6 @@ from tidelog_pipeline.archive.core.spans import LogId, Span
 
 _FIRST, _END = "__span_first", "__span_end"
 _TOPIC, _ID = "__topic", "topic_id"
-
-
 _TYPES = {
     "topic": pa.string(),
     "topic_id": pa.string(),
@@ -33,7 +31,7 @@ _SpanRow = tuple[str, int, int, int] | tuple[str, int, int, int, int]
 
 
 def is_within_logs(spark: SparkSession, spans: Mapping[LogId, Iterable[Span]]) -> Column:
-    """Whether the offset of a row (with `topic_id` and `partition`) is in a span of its log."""
+    """Returns whether the offset of a row is in a span of its log (`topic_id`, `partition`)."""
     rows = [(log.topic_id, log.partition, *s) for log, of_log in spans.items() for s in of_log]
     return _is_in_span(spark, _IN_FILES[:2], rows)
 
@@ -79,7 +77,7 @@ def _records(archived: Iterable[Archived], *, by_id: bool) -> list[_SpanRow]:
 
 
 def _is_in_span(spark: SparkSession, key: tuple[str, ...], rows: Sequence[_SpanRow]) -> Column:
-    """A subquery, which Spark plans as a join with a broadcast table."""
+    """Returns a subquery, which Spark plans as a join with a broadcast table."""
     types = {**{f"__{name}": _TYPES[name] for name in key}, _FIRST: pa.int64(), _END: pa.int64()}
     columns = zip(*rows, strict=True) if rows else ((),) * len(types)
     arrays = [pa.array(c, kind) for c, kind in zip(columns, types.values(), strict=True)]

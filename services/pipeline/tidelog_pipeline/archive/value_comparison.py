@@ -13,7 +13,7 @@ from tidelog_pipeline.archive.core.reconciliation import Difference
 from tidelog_pipeline.archive.core.spans import LogId, Span, united
 from tidelog_pipeline.archive.core.value_format import ValueFormat
 from tidelog_pipeline.archive.log_reader import read_ranges_of_logs, without_expired
-from tidelog_pipeline.archive.record_locations import places
+from tidelog_pipeline.archive.record_locations import read_locations
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
 from tidelog_pipeline.archive.span_join import rows_within_logs
 
@@ -49,7 +49,7 @@ def differences(
     if in_log is None:
         return {}
     schema = _as_read(in_log.schema)
-    in_files = places(spark, root, paths, schema)
+    in_files = read_locations(spark, root, paths, schema)
     files, log = (
         rows_within_logs(without_expired(rows, expired_before_ms), compared).select(
             *_RECORD, _hash(schema).alias("hash")

@@ -8,7 +8,7 @@ from tidelog_pipeline.pipeline_config import PipelineConfig
 
 
 class CheckConfig(PipelineConfig):
-    """Checks what clients recorded, as `tidelog check-history`."""
+    """Checks the history that clients recorded, like `tidelog check-history`."""
 
     history: str = Field(
         description="file with a history, or directory whose files, in the order of their names, "

@@ -1,4 +1,4 @@
-"""`python -m tidelog_pipeline check --history PLACE`: `tidelog check-history` on Spark.
+"""`python -m tidelog_pipeline check --history HISTORY`: `tidelog check-history` on Spark.
 
 Writes the JSON document of `tidelog check-history --json` to stdout. The exit status is 1 if an
 anomaly is found that no recorded loss mark excuses, and 2 if there is no history.

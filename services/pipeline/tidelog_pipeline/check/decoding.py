@@ -27,22 +27,22 @@ from tidelog_pipeline.columns import Row
 _NAMES = 10_000
 
 
-def counted(rows: Iterator[Row]) -> Iterator[Row]:
+def count_range_lines(rows: Iterator[Row]) -> Iterator[Row]:
     """Yields the number of lines in each range."""
     for uri, start, end, _ in rows:
         span = ByteRange(uri, start, end)
         yield LINE_COUNTS.row(uri=uri, start=start, lines=count_lines(span))
 
 
-def decoded(rows: Iterator[Row]) -> Iterator[Row]:
+def decode_rows(rows: Iterator[Row]) -> Iterator[Row]:
     """Yields the operations of ranges, up to the first line of each range that is not one."""
     for uri, start, end, first_line in rows:
         # A history's first line is not an operation; it is checked before all others.
         lines = enumerate(lines_of(ByteRange(uri, start, end)), first_line)
-        yield from decoded_lines((number, line) for number, line in lines if number > 1)
+        yield from decode_lines((number, line) for number, line in lines if number > 1)
 
 
-def decoded_lines(lines: Iterator[tuple[int, bytes]]) -> Iterator[Row]:
+def decode_lines(lines: Iterator[tuple[int, bytes]]) -> Iterator[Row]:
     for number, line in lines:
         try:
             yield _row(number, line)
@@ -123,7 +123,7 @@ def _valid_name(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise HistoryError(f"{name!r} is no text that a table can hold: {error}") from error
+        raise HistoryError(f"{name!r} cannot be stored in a table: {error}") from error
     return name
 
 

@@ -20,7 +20,7 @@ from tidelog_pipeline.job_command import JobError
 RANGE_BYTES = 32 << 20
 _CHUNK_BYTES = 1 << 20
 # Names of files that Spark and Hadoop leave beside their own.
-_NO_PARTS = ("_", ".")
+_HIDDEN = ("_", ".")
 
 
 class HistoryNotFoundError(JobError):
@@ -40,18 +40,18 @@ class ByteRange(NamedTuple):
     end: int
 
 
-def find_files(place: str) -> list[HistoryFile]:
+def find_files(location: str) -> list[HistoryFile]:
     """Returns the files that are not empty.
 
     Raises `HistoryNotFoundError`, and `HistoryError` if the first file does not begin as a
     history.
     """
-    uri = place if "://" in place else str(Path(place).absolute())
+    uri = location if "://" in location else str(Path(location).absolute())
     system, path = _open_system(uri)
     found = system.get_file_info(path)
     if found.type == fs.FileType.NotFound:
         raise HistoryNotFoundError(
-            f"there is no history {place}; give a file, or a directory whose files are one "
+            f"there is no history {location}; give a file, or a directory whose files are one "
             "history in the order of their names"
         )
     if found.type == fs.FileType.File:
@@ -66,22 +66,22 @@ def find_files(place: str) -> list[HistoryFile]:
         if one.size
     ]
     if not files:
-        raise HistoryError(f"{place} is empty; a history has at least its first line")
-    _check_first_line(place, files[0])
+        raise HistoryError(f"{location} is empty; a history has at least its first line")
+    _check_first_line(location, files[0])
     return files
 
 
 def _is_part(info: fs.FileInfo) -> bool:
     name = PurePosixPath(info.path).name
-    return info.type == fs.FileType.File and not name.startswith(_NO_PARTS)
+    return info.type == fs.FileType.File and not name.startswith(_HIDDEN)
 
 
-def _check_first_line(place: str, file: HistoryFile) -> None:
+def _check_first_line(location: str, file: HistoryFile) -> None:
     line = next(lines_of(ByteRange(file.uri, 0, 1)))
     try:
         check_header(line)
     except HistoryError as error:
-        raise HistoryError(f"{place}, line 1: {error}") from error
+        raise HistoryError(f"{location}, line 1: {error}") from error
 
 
 def ranges_of(files: list[HistoryFile], range_bytes: int = RANGE_BYTES) -> list[ByteRange]:
@@ -101,7 +101,7 @@ def count_lines(span: ByteRange) -> int:
     """Returns the number of lines that begin in the range: at the start or after a newline."""
     begin = max(0, span.start - 1)
     count, left = int(span.start == 0), span.end - 1 - begin
-    with _opened(span.uri) as file:
+    with _open(span.uri) as file:
         file.seek(begin)
         while left > 0 and (chunk := file.read(min(left, _CHUNK_BYTES))):
             count += chunk.count(b"\n")
@@ -115,7 +115,7 @@ def lines_of(span: ByteRange) -> Iterator[bytes]:
     The last line of a file may lack one. A line that is longer than allowed comes in parts of
     at most `MAX_LINE_BYTES`.
     """
-    with _opened(span.uri) as file:
+    with _open(span.uri) as file:
         at = span.start
         if at:
             # A line may begin exactly here, after the end of the previous one.
@@ -145,7 +145,7 @@ def _open_system(uri: str) -> tuple[fs.FileSystem, str]:
     return system, path
 
 
-def _opened(uri: str) -> BinaryIO:
+def _open(uri: str) -> BinaryIO:
     system, path = _open_system(uri)
     if isinstance(system, fs.LocalFileSystem):
         return Path(path).open("rb")

@@ -1,6 +1,6 @@
 """The check as a Spark plan, which distributes rows to stages. The stages decide.
 
-lines ── operations ─┬─ sends, and what polls gave ── by value ─┬─ sends ── by sender
+lines ── operations ─┬─ sends and polled records ──── by value ─┬─ sends ── by sender
                      │                                          ├─ sends ──┐
                      │                                          │          by offset
                      └─ polls, readings, digests ── by reader ──┴─ jumps ──┘
@@ -30,7 +30,7 @@ from tidelog.history.history_format import decode_operation
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.report import MAX_NEMESIS_EVENTS, WriteTiming
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check.decoding import counted, decoded
+from tidelog_pipeline.check.decoding import count_range_lines, decode_rows
 from tidelog_pipeline.check.history_files import ByteRange, find_files, ranges_of
 from tidelog_pipeline.check.stages import tables
 from tidelog_pipeline.check.stages.log_stage import (
@@ -44,7 +44,7 @@ from tidelog_pipeline.check.stages.log_stage import (
 from tidelog_pipeline.check.stages.reader_stage import reader_stage
 from tidelog_pipeline.check.stages.sender_stage import sender_stage
 from tidelog_pipeline.check.stages.tables import Stage
-from tidelog_pipeline.check.stages.task_verdict import Verdict, joined
+from tidelog_pipeline.check.stages.task_verdict import Verdict, merge_verdicts
 from tidelog_pipeline.check.stages.timing_stage import (
     overall_stage,
     partition_stage,
@@ -52,7 +52,7 @@ from tidelog_pipeline.check.stages.timing_stage import (
     windows_of,
 )
 from tidelog_pipeline.check.stages.value_stage import Marks, value_stage
-from tidelog_pipeline.columns import Columns, Row, Run, rows_of
+from tidelog_pipeline.columns import Columns, Row
 
 # Bytes of the history whose rows go to one task of a shuffle.
 TASK_BYTES = 32 << 20
@@ -77,15 +77,15 @@ class HistoryListing(NamedTuple):
     event_count: int
 
 
-def check(spark: SparkSession, place: str, range_bytes: int) -> CheckResult:
+def check(spark: SparkSession, location: str, range_bytes: int) -> CheckResult:
     """Checks a history.
 
     Raises `HistoryNotFoundError`, and `HistoryError` for a history that is malformed or
     contradicts itself, as the check on one machine does.
     """
-    ranges = ranges_of(find_files(place), range_bytes)
+    ranges = ranges_of(find_files(location), range_bytes)
     with ExitStack() as kept:
-        operations = kept.enter_context(_kept(_operations(spark, ranges)))
+        operations = kept.enter_context(_persisted(_operations(spark, ranges)))
         undecoded = _first_undecoded(operations)
         if undecoded is not None:
             # An earlier line may contradict those before it, and would be reported first.
@@ -94,14 +94,14 @@ def check(spark: SparkSession, place: str, range_bytes: int) -> CheckResult:
         width = _width(spark, ranges)
         narrow = max(1, min(width, listing.partitions))
         values = _values(operations)
-        sends = kept.enter_context(_kept(_staged(values, value_stage(listing.marks), width)))
+        sends = kept.enter_context(_persisted(_staged(values, value_stage(listing.marks), width)))
         readers = operations.where("kind = 'reader'")
-        read = kept.enter_context(_kept(_staged(readers, reader_stage(listing.marks), narrow)))
+        read = kept.enter_context(_persisted(_staged(readers, reader_stage(listing.marks), narrow)))
         acknowledged = sends.where(F.col("outcome") == Outcome.OK.value)
         by_offset = _staged(_log(operations, acknowledged, read), log_stage(listing.marks), narrow)
         by_sender = _staged(acknowledged, sender_stage(listing.marks), narrow)
         verdict = _verdict(sends, read, by_offset, by_sender)
-        _raise_first(place, undecoded, verdict.error)
+        _raise_first(location, undecoded, verdict.error)
         report = verdict.report
         report.operations, report.partitions = listing.operations, listing.partitions
         report.nemesis, report.nemesis_count = listing.events, listing.event_count
@@ -110,23 +110,23 @@ def check(spark: SparkSession, place: str, range_bytes: int) -> CheckResult:
 
 
 def _raise_first(
-    place: str, undecoded: tuple[int, str] | None, contradiction: tuple[int, str] | None
+    location: str, undecoded: tuple[int, str] | None, contradiction: tuple[int, str] | None
 ) -> None:
     """Raises the first error. A contradiction, if there is one, precedes a malformed line."""
     if contradiction is not None:
         raise HistoryError(contradiction[1])
     if undecoded is not None:
         line, error = undecoded
-        raise HistoryError(f"{place}, line {line}: {error}")
+        raise HistoryError(f"{location}, line {line}: {error}")
 
 
 def _operations(spark: SparkSession, ranges: list[ByteRange]) -> DataFrame:
     rows = [(*span, None) for span in ranges]
-    counts = _mapped(_spread(spark, rows), tables.LINE_COUNTS, counted).collect()
+    counts = tables.LINE_COUNTS.map(_spread(spark, rows), count_range_lines).collect()
     lines = {(row["uri"], row["start"]): row["lines"] for row in counts}
     firsts = accumulate((lines[span.uri, span.start] for span in ranges), initial=1)
     numbered = [(*span, first) for span, first in zip(ranges, firsts, strict=False)]
-    return _mapped(_spread(spark, numbered), tables.OPERATIONS, decoded)
+    return tables.OPERATIONS.map(_spread(spark, numbered), decode_rows)
 
 
 def _spread(spark: SparkSession, rows: list[Row]) -> DataFrame:
@@ -135,7 +135,7 @@ def _spread(spark: SparkSession, rows: list[Row]) -> DataFrame:
 
 
 @contextmanager
-def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
     """Keeps a frame on the executors' disks, because several stages read it."""
     frame.persist(StorageLevel.DISK_ONLY)
     try:
@@ -239,24 +239,20 @@ def _shaped(frame: DataFrame, columns: Columns) -> DataFrame:
 
 
 def _staged(frame: DataFrame, stage: Stage, tasks: int) -> DataFrame:
-    chosen = frame.select(*stage.takes.names)
+    chosen = frame.select(*stage.input.names)
     if stage.group_by:
         grouped = chosen.repartition(tasks, *stage.group_by)
     else:
         grouped = chosen.repartition(1)
-    return _mapped(grouped.sortWithinPartitions(*stage.order_by), stage.gives, stage.run)
-
-
-def _mapped(frame: DataFrame, gives: Columns, run: Run) -> DataFrame:
-    return frame.mapInArrow(lambda batches: gives.batches(run(rows_of(batches))), gives.ddl)
+    return stage.output.map(grouped.sortWithinPartitions(*stage.order_by), stage.run)
 
 
 def _verdict(*staged: DataFrame) -> Verdict:
     parts: list[Row] = []
     for frame in staged:
-        told = frame.where("report is not null").select(*tables.VERDICTS.names)
-        parts += [tuple(row) for row in told.collect()]
-    return joined(parts)
+        reports = frame.where("report is not null").select(*tables.VERDICTS.names)
+        parts += [tuple(row) for row in reports.collect()]
+    return merge_verdicts(parts)
 
 
 def _timing(acknowledged: DataFrame, report: Report, tasks: int) -> WriteTiming:

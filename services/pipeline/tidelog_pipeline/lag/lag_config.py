@@ -14,7 +14,7 @@ from tidelog_runtime.config import AddressList
 
 
 class LagConfig(BrokersConfig):
-    topic: str = Field(default="tidelog-lag", description="the topic of the samples")
+    topic: str = Field(default="tidelog-lag", description="topic of the samples")
 
     @property
     def service(self) -> str:
@@ -27,8 +27,8 @@ class LagConfig(BrokersConfig):
 
 
 class SampleConfig(LagConfig):
-    """Writes a record for each follower of each partition, and for each partition that a query of
-    Spark reads whose driver is named."""
+    """Writes a record for each follower of each partition, and for each partition that a query of a
+    named Spark driver reads."""
 
     drivers: AddressList = Field(
         default=[], description="host:port of tidelog.spark.watch, separated by commas"
@@ -36,9 +36,11 @@ class SampleConfig(LagConfig):
     create: bool = Field(
         default=False, description="whether to create the topic if it does not exist"
     )
-    every_seconds: int = Field(default=5, ge=1, description="between samples")
+    every_seconds: int = Field(default=5, ge=1, description="interval of samples")
     rounds: int | None = Field(
-        default=None, ge=1, description="number of samples after which it ends; default: unlimited"
+        default=None,
+        ge=1,
+        description="number of samples after which the job ends; default: no end",
     )
 
     @property
@@ -47,19 +49,19 @@ class SampleConfig(LagConfig):
 
 
 class RollupConfig(LagConfig):
-    """Makes tables of samples by minute, hour and day."""
+    """Writes tables of samples by minute, hour and day."""
 
     output: DirectoryPath = Field(
         description="directory of the tables, which this machine and all executors see under one "
         "path"
     )
     since: datetime.date | None = Field(
-        default=None, description="first day, of UTC; default: the day before until"
+        default=None, description="first day, in UTC; default: the day before until"
     )
     until: datetime.date | None = Field(default=None, description="last day; default: today")
 
     @model_validator(mode="after")
-    def _days_are_in_order(self) -> Self:
+    def _check_days(self) -> Self:
         if self.since and self.until and self.since > self.until:
             raise ValueError(f"since is {self.since}, and until is {self.until}, which is earlier")
         return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -19,7 +18,7 @@ from tidelog.client.service_states import ServiceStates
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import OffsetPosition
 from tidelog.spark import register
-from tidelog_pipeline.job_command import JobError, load_action
+from tidelog_pipeline.job_command import JobError, load_action, print_line
 from tidelog_pipeline.job_runner import EXIT_DONE, run
 from tidelog_pipeline.lag.lag_config import ACTIONS, LagConfig, RollupConfig, SampleConfig
 from tidelog_pipeline.lag.rollup import samples_of, worst_followers
@@ -29,7 +28,7 @@ from tidelog_pipeline.lag.samples import SLACK_MS, Days, day_of, incomplete_days
 from tidelog_pipeline.lag.tables import LOCK, has_day, write
 from tidelog_pipeline.session import spark_session
 
-# Of a created topic, if there are that many brokers.
+# The replication factor of a created topic, if there are enough brokers.
 REPLICATION_FACTOR = 3
 _FIRST_RECORD_MS = 5_000
 
@@ -64,8 +63,8 @@ def _prepare(config: SampleConfig) -> None:
         except TidelogError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise JobError(
-                    f"there is no topic {config.topic} for samples; give another by --topic, or "
-                    "have it created by --create"
+                    f"there is no topic {config.topic} for samples; name one with --topic, or "
+                    "create it with --create"
                 ) from error
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
@@ -83,10 +82,10 @@ async def _sample(config: SampleConfig, clock: Clock) -> None:
                 asyncio.get_running_loop().add_signal_handler(number, work.cancel)
             await work
     except asyncio.CancelledError:
-        _print_line("Stopped.")
+        print_line("Stopped.")
         return
     if writer.unwritten:
-        raise JobError(f"{writer.unwritten} samples were not written; the log says which, and why")
+        raise JobError(f"{writer.unwritten} samples were not written; the log has the reasons")
 
 
 def _roll_up(config: RollupConfig, spark: SparkSession, clock: Clock) -> None:
@@ -98,7 +97,7 @@ def _roll_up(config: RollupConfig, spark: SparkSession, clock: Clock) -> None:
         kept = [day for day in cut if has_day(config.directory, day)]
         for day in cut:
             what = "its tables stay as they are" if day in kept else "its tables lack them"
-            _print_line(f"{day}: the topic has deleted samples of it, or may have; {what}")
+            print_line(f"{day}: the topic has deleted samples of it, or may have; {what}")
         chosen = [day for day in days.all if day not in kept]
         if not chosen:
             return
@@ -158,13 +157,13 @@ def _oldest_of_cut_partitions(config: LagConfig) -> list[int]:
 def _print_summary(samples: DataFrame) -> None:
     counted = samples.groupBy("kind").count().collect()
     rows = {row["kind"]: row["count"] for row in counted}
-    _print_line(
+    print_line(
         ", ".join(f"{n} of {k}" for k, n in sorted(rows.items(), key=str) if k) or "No samples."
     )
     if None in rows:
-        _print_line(f"{rows[None]} records of the topic are no samples")
+        print_line(f"{rows[None]} records of the topic are not samples")
     for row in worst_followers(samples, "day").orderBy("at", "rank").collect():
-        _print_line(
+        print_line(
             f"{row.date} {row['rank']}. broker {row.who}: 99 % within {_number(row.lag_ms_p99)} "
             f"ms, at most {_number(row.lag_ms_max)} ms and {_number(row.lag_records_max)} records "
             f"(worst in {row.worst.topic}/{row.worst.partition}), in sync "
@@ -172,10 +171,5 @@ def _print_summary(samples: DataFrame) -> None:
         )
 
 
-def _number(figure: float | None) -> str:
-    return "an unknown number of" if figure is None else f"{figure:.0f}"
-
-
-def _print_line(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+def _number(measure: float | None) -> str:
+    return "an unknown number of" if measure is None else f"{measure:.0f}"

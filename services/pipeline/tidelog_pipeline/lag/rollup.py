@@ -13,9 +13,9 @@ from tidelog_pipeline.lag.samples import REPLICA, SAMPLE_SCHEMA
 
 LEVELS = ("minute", "hour", "day")
 PERCENTILES = (50, 90, 99)
-_FIGURES = ("lag_records", "lag_ms")
+_MEASURES = ("lag_records", "lag_ms")
 # A broker that does not answer has no lag; its samples are only counted.
-_WHO = ("kind", "who")
+_SOURCE = ("kind", "who")
 
 
 def samples_of(records: DataFrame) -> DataFrame:
@@ -31,8 +31,8 @@ def partition_lag(samples: DataFrame, level: str) -> DataFrame:
     """
     return (
         samples.where(sf.col("kind").isNotNull())
-        .groupBy(_window(level), *_WHO, "topic", "partition")
-        .agg(sf.count("*").alias("samples"), *_figures(), _in_sync_share())
+        .groupBy(_window(level), *_SOURCE, "topic", "partition")
+        .agg(sf.count("*").alias("samples"), *_measures(), _in_sync_share())
         .withColumn("date", sf.date_format("at", "yyyy-MM-dd"))
     )
 
@@ -53,7 +53,7 @@ def worst_followers(samples: DataFrame, level: str) -> DataFrame:
         .agg(
             sf.count("*").alias("samples"),
             sf.count_distinct("topic", "partition").alias("partitions"),
-            *_figures(),
+            *_measures(),
             _in_sync_share(),
             worst.alias("worst"),
         )
@@ -66,13 +66,13 @@ def _window(level: str) -> Column:
     return sf.date_trunc(level, sf.timestamp_millis("at_ms")).alias("at")
 
 
-def _figures() -> list[Column]:
+def _measures() -> list[Column]:
     found = []
-    for figure in _FIGURES:
+    for measure in _MEASURES:
         shares = sf.array(*(sf.lit(percent / 100) for percent in PERCENTILES))
-        ranks = sf.percentile(figure, shares)
-        found += [sf.max(figure).alias(f"{figure}_max"), sf.avg(figure).alias(f"{figure}_avg")]
-        found += [ranks[n].alias(f"{figure}_p{p}") for n, p in enumerate(PERCENTILES)]
+        ranks = sf.percentile(measure, shares)
+        found += [sf.max(measure).alias(f"{measure}_max"), sf.avg(measure).alias(f"{measure}_avg")]
+        found += [ranks[n].alias(f"{measure}_p{p}") for n, p in enumerate(PERCENTILES)]
     return [*found, sf.max("lag_bytes").alias("lag_bytes_max")]
 
 

@@ -7,10 +7,12 @@ import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from tidelog.client.clock import Clock
 from tidelog.client.service_states import ServiceStates
 from tidelog.inspection.model import StateRequest
-from tidelog_pipeline.lag.query_progress import query_positions
+from tidelog.model import TopicPartition
 from tidelog_pipeline.lag.sample_writer import SampleWriter
 from tidelog_pipeline.lag.samples import (
     LagSample,
@@ -24,10 +26,11 @@ from tidelog_pipeline.lag.samples import (
 ANSWER_TIMEOUT_MS = 2_000
 # A driver with some thousands of partitions returns about a megabyte.
 MAX_ANSWER_BYTES = 32 << 20
+_NEXT_OFFSET = "tidelog_spark_next_offset"
 
 
 class LagSampler:
-    """Queries every broker and driver. One that does not answer results in a sample, too."""
+    """Samples every broker and driver. There is also a sample for one that does not answer."""
 
     def __init__(
         self,
@@ -49,11 +52,11 @@ class LagSampler:
         leaders = leaders_of(answers.states)
         samples = replica_samples(at_ms, leaders)
         samples += [silent_sample(at_ms, str(one), one.problem) for one in answers.silent]
-        for driver, places in zip(self._drivers, drivers, strict=True):
-            if isinstance(places, str):
-                samples.append(silent_sample(at_ms, f"driver {driver}", places))
+        for driver, positions in zip(self._drivers, drivers, strict=True):
+            if isinstance(positions, str):
+                samples.append(silent_sample(at_ms, f"driver {driver}", positions))
             else:
-                samples += query_samples(at_ms, places, leaders)
+                samples += query_samples(at_ms, positions, leaders)
         return samples
 
     async def run(self, every_ms: int, rounds: int | None) -> None:
@@ -87,3 +90,23 @@ def _fetch_positions(driver: str) -> list[QueryPosition] | str:
             return query_positions(answer.read(MAX_ANSWER_BYTES).decode())
     except (OSError, HTTPException, ValueError) as error:
         return str(error)
+
+
+def query_positions(text: str) -> list[QueryPosition]:
+    """Returns the positions of queries in the metrics of a driver (`tidelog.spark.watch`).
+
+    Raises `ValueError` for a text that is not in the metrics format.
+    """
+    try:
+        return [
+            QueryPosition(
+                sample.labels["query"] or sample.labels["query_id"],
+                TopicPartition(sample.labels["topic"], int(sample.labels["partition"])),
+                int(sample.value),
+            )
+            for family in text_string_to_metric_families(text)
+            if family.name == _NEXT_OFFSET
+            for sample in family.samples
+        ]
+    except KeyError as error:
+        raise ValueError(f"{_NEXT_OFFSET} has no label {error}") from error

@@ -111,7 +111,7 @@ def replica_samples(at_ms: int, leaders: Mapping[TopicPartition, ReplicaState]) 
 
 def query_samples(
     at_ms: int,
-    places: Iterable[QueryPosition],
+    positions: Iterable[QueryPosition],
     leaders: Mapping[TopicPartition, ReplicaState],
 ) -> list[LagSample]:
     """Samples against the current high watermark.
@@ -122,14 +122,14 @@ def query_samples(
         LagSample(
             at_ms,
             QUERY,
-            place.query,
-            place.partition.topic,
-            place.partition.partition,
-            max(leaders[place.partition].high_watermark - place.next_offset, 0)
-            if place.partition in leaders
+            position.query,
+            position.partition.topic,
+            position.partition.partition,
+            max(leaders[position.partition].high_watermark - position.next_offset, 0)
+            if position.partition in leaders
             else None,
         )
-        for place in places
+        for position in positions
     ]
 
 
@@ -137,8 +137,8 @@ def silent_sample(at_ms: int, who: str, problem: str) -> LagSample:
     return LagSample(at_ms, SILENT, who, problem=problem)
 
 
-def _known(figure: int) -> int | None:
-    return None if figure == NOT_KNOWN else figure
+def _known(measure: int) -> int | None:
+    return None if measure == NOT_KNOWN else measure
 
 
 DAY_MS = 86_400_000

@@ -36,20 +36,22 @@ MAX_STAGES = 60
 
 
 def collect_incident(tables: Tables, begin_ms: int | None, end_ms: int | None) -> Incident:
-    """Returns the incident between two times; None: from the first or to the last event."""
+    """Returns the incident between two times. None: the time of the first or of the last event."""
     since_ms, until_ms = tables.observed_period
     window = Window(
         since_ms if begin_ms is None else begin_ms, until_ms + 1 if end_ms is None else end_ms
     )
     frames = tables.frames
     changes = _between(frames["changes"], "began_at", window)
-    intervals = _clip_intervals(frames["intervals"], window)
-    of_window = _seen(frames["observed"], window)
-    troubled = _some(
-        availability(of_window, intervals).where("without_leader_ms > 0 or under_min_isr_ms > 0"),
+    length = F.unix_millis("end_at") - F.unix_millis("begin_at")
+    intervals = _clip(frames["intervals"], window).withColumn("length_ms", length)
+    intervals = intervals.where("length_ms > 0")
+    observed = _clip(frames["observed"], window).where("begin_at <= end_at")
+    troubled = _limited(
+        availability(observed, intervals).where("without_leader_ms > 0 or under_min_isr_ms > 0"),
         MAX_PARTITION_ROWS,
     )
-    failovers = _some(
+    failovers = _limited(
         _between(frames["failovers"], "began_at", window).orderBy(F.desc("total_ms")), MAX_ROWS
     )
     unfinished = _between(frames["unfinished"], "began_at", window).where("overtaken_by = ''")
@@ -58,12 +60,12 @@ def collect_incident(tables: Tables, begin_ms: int | None, end_ms: int | None) -
         tables.lines,
         _rows(_of_partitions(intervals, troubled.rows).limit(MAX_INTERVALS)),
         troubled,
-        _some(changes.where(F.col("kind").isin(_values(MARKS))).orderBy("began_at"), MAX_MARKS),
+        _limited(changes.where(F.col("kind").isin(_values(MARKS))).orderBy("began_at"), MAX_MARKS),
         _families(changes, window),
-        _some(durations(changes).orderBy(F.desc("changes")), MAX_ROWS),
-        _some(elections_by_cause(_between(frames["elections"], "done_at", window)), MAX_ROWS),
-        _some(isr_churn(_between(frames["isr_changes"], "done_at", window)), MAX_ROWS),
-        _some(unfinished.orderBy("began_at"), MAX_ROWS),
+        _limited(durations(changes).orderBy(F.desc("changes")), MAX_ROWS),
+        _limited(elections_by_cause(_between(frames["elections"], "done_at", window)), MAX_ROWS),
+        _limited(isr_churn(_between(frames["isr_changes"], "done_at", window)), MAX_ROWS),
+        _limited(unfinished.orderBy("began_at"), MAX_ROWS),
         failovers,
         _stages_of(frames["stages"], failovers.rows),
     )
@@ -74,24 +76,13 @@ def _between(frame: DataFrame, column: str, window: Window) -> DataFrame:
     return frame.where((at >= window.begin_ms) & (at < window.end_ms))
 
 
-def _clip_intervals(intervals: DataFrame, window: Window) -> DataFrame:
+def _clip(frame: DataFrame, window: Window) -> DataFrame:
+    """Limits the times from `begin_at` to `end_at` to the window; they may become negative."""
     begin = F.greatest(F.unix_millis("begin_at"), F.lit(window.begin_ms))
     end = F.least(F.unix_millis("end_at"), F.lit(window.end_ms))
-    return (
-        intervals.withColumns(
-            {"begin_at": F.timestamp_millis(begin), "end_at": F.timestamp_millis(end)}
-        )
-        .withColumn("length_ms", F.unix_millis("end_at") - F.unix_millis("begin_at"))
-        .where("length_ms > 0")
-    )
-
-
-def _seen(observed: DataFrame, window: Window) -> DataFrame:
-    begin = F.greatest(F.unix_millis("begin_at"), F.lit(window.begin_ms))
-    end = F.least(F.unix_millis("end_at"), F.lit(window.end_ms))
-    return observed.withColumns(
+    return frame.withColumns(
         {"begin_at": F.timestamp_millis(begin), "end_at": F.timestamp_millis(end)}
-    ).where("begin_at <= end_at")
+    )
 
 
 def _of_partitions(intervals: DataFrame, partitions: Sequence[Row]) -> DataFrame:
@@ -126,7 +117,7 @@ def _values(kinds: Sequence[Kind]) -> list[str]:
     return [kind.value for kind in kinds]
 
 
-def _some(frame: DataFrame, limit: int) -> LimitedRows:
+def _limited(frame: DataFrame, limit: int) -> LimitedRows:
     return LimitedRows(_rows(frame.limit(limit)), frame.count())
 
 

@@ -11,7 +11,7 @@ from tidelog_pipeline.pipeline_config import BrokersConfig, NameList
 
 
 class StateChangesConfig(BrokersConfig):
-    """Makes tables of what became of partitions, and a page about an incident."""
+    """Writes tables of the history of partitions, and a page about an incident."""
 
     logs: NameList = Field(
         default=[],
@@ -19,21 +19,23 @@ class StateChangesConfig(BrokersConfig):
         "separated by commas, in place of the topic __state_changes; a path or URI that all "
         "executors reach",
     )
-    output: str = Field(description="directory in which each table becomes a directory of Parquet")
+    output: str = Field(
+        description="directory of the tables, each of which is a directory of Parquet files"
+    )
     report: str | None = Field(
-        default=None, description="file for the page about the incident; default: none is written"
+        default=None, description="file for the page about the incident; default: no page"
     )
     since: datetime.datetime | None = Field(
         default=None,
-        description="begin of the reported time, as 2026-01-31T08:30:00Z; default: from the "
-        "first event on",
+        description="start of the reported time, such as 2026-01-31T08:30:00Z; default: the time "
+        "of the first event",
     )
     until: datetime.datetime | None = Field(
-        default=None, description="end of the reported time; default: until the last event"
+        default=None, description="end of the reported time; default: the time of the last event"
     )
 
     @model_validator(mode="after")
-    def _window_has_a_length(self) -> Self:
+    def _check_window(self) -> Self:
         begin_ms, end_ms = self.window
         if begin_ms is not None and end_ms is not None and begin_ms >= end_ms:
             raise ValueError(f"since is {self.since} and until is {self.until}, which is no later")

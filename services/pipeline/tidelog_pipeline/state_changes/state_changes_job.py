@@ -1,7 +1,4 @@
-"""`python -m tidelog_pipeline state-changes`
-
-Writes tables of the history of partitions, and a page.
-"""
+"""`python -m tidelog_pipeline state-changes`: tables of the history of partitions, and a page."""
 
 from __future__ import annotations
 
@@ -17,12 +14,7 @@ from tidelog_pipeline.session import spark_session
 from tidelog_pipeline.state_changes.core.incident_page import page
 from tidelog_pipeline.state_changes.incident_reader import collect_incident
 from tidelog_pipeline.state_changes.state_changes_config import StateChangesConfig
-from tidelog_pipeline.state_changes.tables import (
-    Tables,
-    read_logs,
-    read_topic,
-    tables_of,
-)
+from tidelog_pipeline.state_changes.tables import Tables, read_logs, read_topic, tables_of
 from tidelog_runtime.config import load
 
 
@@ -61,14 +53,10 @@ def _write(tables: Tables, config: StateChangesConfig) -> None:
         "tables_written",
         output=config.output,
         tables=sorted(tables.frames),
-        **_observed_period(tables),
+        **{f"lines_{name}": count for name, count in tables.lines._asdict().items()},
     )
     if config.report is not None:
         incident = collect_incident(tables, *config.window)
         Path(config.report).parent.mkdir(parents=True, exist_ok=True)
         Path(config.report).write_text(page(incident))
         log.info("report_written", report=config.report)
-
-
-def _observed_period(tables: Tables) -> dict[str, int]:
-    return {f"lines_{name}": count for name, count in tables.lines._asdict().items()}

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidelog.spark import register
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
-from tidelog_pipeline.columns import Columns, Run, rows_of
 from tidelog_pipeline.job_command import JobError
 from tidelog_pipeline.state_changes.core import event_rows
 from tidelog_pipeline.state_changes.core.availability import Trouble
@@ -51,16 +50,15 @@ class Tables(NamedTuple):
 
 def read_logs(spark: SparkSession, paths: list[str]) -> DataFrame:
     lines = spark.read.text(paths, lineSep="\n").select(F.col("value").cast("binary").alias("raw"))
-    return _mapped(lines, event_rows.EVENTS, event_rows.from_log_lines)
+    return event_rows.EVENTS.map(lines, event_rows.from_log_lines)
 
 
 def read_topic(spark: SparkSession, bootstrap: list[str]) -> DataFrame:
     register(spark)
     options = {"bootstrap.servers": ",".join(bootstrap), "subscribe": STATE_CHANGES_TOPIC}
     values = spark.read.format("tidelog").options(**options, columns="value").load()
-    return _mapped(
-        values.select(F.col("value").alias("raw")), event_rows.EVENTS, event_rows.from_topic_values
-    )
+    raw = values.select(F.col("value").alias("raw"))
+    return event_rows.EVENTS.map(raw, event_rows.from_topic_values)
 
 
 def tables_of(read: DataFrame) -> Tables:
@@ -72,7 +70,7 @@ def tables_of(read: DataFrame) -> Tables:
     if observed_period is None:
         read.unpersist()
         raise NoEventsError(
-            f"none of {lines.read:,} lines reports a state change ({lines.malformed:,} of them are "
+            f"none of {lines.read:,} lines is a state change ({lines.malformed:,} of them are "
             "truncated or malformed)"
         )
     tasks = max(read.sparkSession.sparkContext.defaultParallelism, count // EVENTS_PER_TASK)
@@ -81,15 +79,10 @@ def tables_of(read: DataFrame) -> Tables:
         .repartition(tasks, "topic", "partition")
         .sortWithinPartitions("topic", "partition")
     )
-    rows = _mapped(
-        grouped, event_rows.TABLE_ROWS, event_rows.table_rows(_departures(events), observed_period)
-    ).persist(StorageLevel.DISK_ONLY)
+    convert = event_rows.table_rows(_departures(events), observed_period)
+    rows = event_rows.TABLE_ROWS.map(grouped, convert).persist(StorageLevel.DISK_ONLY)
     frames = {name: _table(rows, name) for name in SCHEMAS}
     return Tables(frames | _sums(frames), observed_period, lines, (read, rows))
-
-
-def _mapped(frame: DataFrame, gives: Columns, run: Run) -> DataFrame:
-    return frame.mapInArrow(lambda batches: gives.batches(run(rows_of(batches))), gives.ddl)
 
 
 def _lines(read: DataFrame) -> Lines:

@@ -71,9 +71,6 @@ class Directory:
             for name in names
         )
 
-    def size(self, path: str) -> int:
-        return self.at(path).stat().st_size
-
     def create(self, path: str, content: bytes) -> None:
         """Creates a file with all of its content, which survives a loss of power.
 

@@ -13,7 +13,7 @@ import pytest
 from tidelog.errors import TidelogError
 from tidelog_pipeline.archive import archive_log
 from tidelog_pipeline.archive.archive_log import ArchiveLog
-from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError, UncommittedFilesError
+from tidelog_pipeline.archive.core.commit_json import DamagedCommitError, UncommittedFilesError
 from tidelog_pipeline.archive.core.commits import AddedFile, Commit, ReadRange
 from tidelog_pipeline.archive.core.spans import LogId, Span
 from tidelog_pipeline.archive.layout import LOCK
@@ -184,8 +184,8 @@ def test_only_new_commits_are_read_after_the_saved_state(
     log.recover()
     for n in range(11):
         put(log, [str(n)])
-    assert log.own.names("state") == ["000000000004.json", "000000000008.json"]
-    assert log.own.names("log")[0] == "000000000004.json"
+    assert log.state_directory.names("state") == ["000000000004.json", "000000000008.json"]
+    assert log.state_directory.names("log")[0] == "000000000004.json"
     assert log_at(tmp_path / "archive").load() == log.state
 
 
@@ -196,10 +196,12 @@ def test_an_archive_with_a_damaged_latest_state_is_read_from_the_one_before(
     log = log_at(tmp_path / "archive")
     for n in range(9):
         put(log, [str(n)])
-    log.own.at("state/000000000008.json").write_bytes(b"{")
+    log.state_directory.at("state/000000000008.json").write_bytes(b"{")
     assert log_at(tmp_path / "archive").load() == log.state
-    log.own.at("state/000000000004.json").write_bytes(b"")
-    with pytest.raises(TidelogError, match=r"state/000000000008\.json is no part of an archive"):
+    log.state_directory.at("state/000000000004.json").write_bytes(b"")
+    with pytest.raises(
+        TidelogError, match=r"state/000000000008\.json is not a readable part of an archive"
+    ):
         log_at(tmp_path / "archive").load()
 
 
@@ -209,7 +211,7 @@ def test_a_missing_commit_is_an_error(tmp_path: Path, number: int) -> None:
     log = log_at(tmp_path / "archive")
     for n in range(3):
         put(log, [str(n)])
-    log.own.remove(f"log/{number:012}.json")
+    log.state_directory.remove(f"log/{number:012}.json")
     with pytest.raises(DamagedCommitError, match=rf"{number:012}\.json is missing, .* restore it"):
         log_at(tmp_path / "archive").load()
 
@@ -223,7 +225,7 @@ def test_missing_latest_commits_are_detected_by_their_files(tmp_path: Path, kept
     for n in range(3):
         put(log, [str(n)])
     for number in range(kept + 1, 4):
-        log.own.remove(f"log/{number:012}.json")
+        log.state_directory.remove(f"log/{number:012}.json")
     later = log_at(root)
     with pytest.raises(UncommittedFilesError, match=r"no commit names .* run `archive repair`"):
         later.recover()
@@ -252,12 +254,12 @@ def test_a_repair_continues_without_damaged_or_missing_commits(
     log = log_at(tmp_path / "archive")
     for n in range(4):
         put(log, [str(n)])
-    hurt = log.own.at("log/000000000002.json")
+    hurt = log.state_directory.at("log/000000000002.json")
     hurt.unlink() if damage is None else hurt.write_bytes(damage)
     with pytest.raises(DamagedCommitError, match="or run `archive repair`"):
         log.recover()
     for keep in (False, True):
-        [problem] = log.load_readable(keep=keep)
+        [problem] = log.load_readable(store=keep)
         assert ("commits 2 to 2 are missing" if damage is None else "000000000002.json") in problem
         assert log.state.paths == [f"{HOUR}/{n}.parquet" for n in (0, 2, 3)]
     log.finish_last()
@@ -280,9 +282,9 @@ def test_a_repair_continues_with_the_remaining_commits_when_no_state_is_readable
     log = log_at(tmp_path / "archive")
     for n in range(9):
         put(log, [str(n)])
-    for name in log.own.names("state"):
-        log.own.at(f"state/{name}").write_bytes(b"")
-    problems = log.load_readable(keep=True)
+    for name in log.state_directory.names("state"):
+        log.state_directory.at(f"state/{name}").write_bytes(b"")
+    problems = log.load_readable(store=True)
     assert [problem.split()[0] for problem in problems] == [
         "state/000000000008.json",
         "state/000000000004.json",
@@ -324,7 +326,7 @@ def test_state_and_files_are_of_the_same_moment(
     writer = log_at(root)
     put(writer, ["a", "b"])
     reader = log_at(root, BusyDirectory(root, lambda: write(writer)))
-    found = reader.seen(lambda _: None)
+    found = reader.snapshot(lambda _: None)
     assert found.state.number == 2
     assert list(found.files) == found.state.paths
 
@@ -339,9 +341,9 @@ def test_a_reader_waits_for_files_being_published(tmp_path: Path) -> None:
     reader, writer = log_at(root), log_at(root)
     assert len(reader.load().paths) == 4
     assert len(Directory(root).files(".")) == 3
-    found = reader.seen(lambda _: writer.recover())
+    found = reader.snapshot(lambda _: writer.recover())
     assert list(found.files) == found.state.paths
-    assert reader.seen(lambda _: None) == found
+    assert reader.snapshot(lambda _: None) == found
 
 
 def remove(log: ArchiveLog) -> None:
@@ -384,10 +386,10 @@ def test_a_commit_that_removes_files_is_finished_wherever_it_was_interrupted(
         if recovered.state.number == 2:
             assert visible_rows(root) == after
             assert [Path(path).stem for path in recovered.state.paths] == after
-            kept = recovered.own.files("removed/000000000002")
+            kept = recovered.state_directory.files("removed/000000000002")
             assert [Path(path).stem for path in kept] == aside
             assert list(root.iterdir()) if after else not list(root.iterdir())
-        if log.state.number == 2 and log.own.steps.left > 0:  # type: ignore[attr-defined]
+        if log.state.number == 2 and log.state_directory.steps.left > 0:  # type: ignore[attr-defined]
             break
     assert numbers == {1, 2}
 
@@ -415,15 +417,17 @@ def test_a_log_moved_while_it_is_loaded_is_found(tmp_path: Path) -> None:
     writer = log_at(root)
     put(writer, ["a"])
     put(writer, ["b"])
-    places = iter([writer.own, Directory(moved), Directory(moved), Directory(moved)])
+    directories = iter(
+        [writer.state_directory, Directory(moved), Directory(moved), Directory(moved)]
+    )
 
     def find() -> Directory:
-        found = next(places)
-        if found.root == moved and writer.own.root.exists():
-            writer.own.root.rename(moved)
+        found = next(directories)
+        if found.root == moved and writer.state_directory.root.exists():
+            writer.state_directory.root.rename(moved)
         return found
 
-    reader = ArchiveLog(Directory(root), lambda: writer.own)
-    reader._find_own = find
+    reader = ArchiveLog(Directory(root), lambda: writer.state_directory)
+    reader._find_state_directory = find
     assert reader.load().number == 2
-    assert reader.own.root == moved
+    assert reader.state_directory.root == moved

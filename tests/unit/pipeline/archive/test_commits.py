@@ -1,8 +1,8 @@
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError
 from tidelog_pipeline.archive.core.commit_json import (
+    DamagedCommitError,
     commit_from_json,
     commit_to_json,
     state_from_json,
@@ -163,7 +163,9 @@ def test_commits_of_a_release_without_checksums_are_read() -> None:
 @pytest.mark.parametrize("text", [b"", b"[]", b"7", b'{"version": 3}', b'{"version": 1}'])
 def test_a_damaged_commit_is_reported(text: bytes) -> None:
     for read in (commit_from_json, state_from_json):
-        with pytest.raises(DamagedCommitError, match=r"12.json is no part of an archive"):
+        with pytest.raises(
+            DamagedCommitError, match=r"12.json is not a readable part of an archive"
+        ):
             read(text, "12.json")
 
 

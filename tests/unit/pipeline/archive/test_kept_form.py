@@ -32,30 +32,30 @@ def log(tmp_path: Path) -> ArchiveLog:
 def test_one_of_the_two_files_is_enough_and_the_writer_repairs_the_other(
     log: ArchiveLog, name: str, damage: bytes | None
 ) -> None:
-    hurt = log.own.at(name)
+    hurt = log.state_directory.at(name)
     hurt.unlink() if damage is None else hurt.write_bytes(damage)
     assert stored_format(log) == JSON
-    store_format(log.own, JSON)
+    store_format(log.state_directory, JSON)
     assert hurt.read_bytes() == format_to_json(JSON)
 
 
 def test_an_archive_of_a_previous_release_gets_the_second_file(log: ArchiveLog) -> None:
-    log.own.remove(COPY)
-    store_format(log.own, JSON)
-    log.own.remove(FORM)
+    log.state_directory.remove(COPY)
+    store_format(log.state_directory, JSON)
+    log.state_directory.remove(FORM)
     assert stored_format(log) == JSON
 
 
 def test_without_both_files_no_other_form_is_accepted(log: ArchiveLog) -> None:
-    log.own.remove(FORM)
-    log.own.remove(COPY)
+    log.state_directory.remove(FORM)
+    log.state_directory.remove(COPY)
     with pytest.raises(JobError, match=r"form\.json and .* are missing, .* restore one of them"):
         stored_format(log)
 
 
 def test_with_both_files_unreadable_no_other_form_is_accepted(log: ArchiveLog) -> None:
     for name in (FORM, COPY):
-        log.own.at(name).write_bytes(b"{}")
+        log.state_directory.at(name).write_bytes(b"{}")
     with pytest.raises(OptionError, match="restore it"):
         stored_format(log)
 

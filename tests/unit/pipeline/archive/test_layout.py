@@ -81,7 +81,7 @@ def test_an_archive_of_a_previous_release_is_migrated_wherever_that_is_interrupt
     layout = ArchiveLayout(Directory(root))
     before = ArchiveLog(Directory(root), layout.current_state)
     assert before.load().paths == PATHS
-    assert before.own.root == root / FORMER, "a reader moves nothing"
+    assert before.state_directory.root == root / FORMER, "a reader moves nothing"
 
     def end(*_: Any) -> None:
         raise EndedError
@@ -168,7 +168,7 @@ def test_a_state_directory_may_stay_where_previous_releases_had_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "message"),
     [
         (errno.EXDEV, "on another file system .*: mount a volume that holds both"),
         (errno.EACCES, "cannot be written .*Permission denied.*: let this user write there"),
@@ -177,7 +177,7 @@ def test_a_state_directory_may_stay_where_previous_releases_had_it(tmp_path: Pat
 )
 @pytest.mark.parametrize("is_former", [True, False])
 def test_an_unusable_state_directory_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: str, is_former: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str, is_former: bool
 ) -> None:
     root = tmp_path / "archive"
     if is_former:
@@ -187,6 +187,6 @@ def test_an_unusable_state_directory_is_explained(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(JobError, match=told), ArchiveLayout(Directory(root)).held_by_writer():
+    with pytest.raises(JobError, match=message), ArchiveLayout(Directory(root)).held_by_writer():
         pass
     assert (root / FORMER).exists() == is_former

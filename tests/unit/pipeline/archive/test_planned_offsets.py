@@ -25,9 +25,9 @@ def offsets(
     *ends: int, topic_id: str = "id-1", begun: dict[int, int] | None = None
 ) -> StreamOffsets:
     """`begun`: the start of the micro-batch in partitions that the previous one does not have."""
-    places = {n: ReadTo(end, 2) for n, end in enumerate(ends)}
+    positions = {n: ReadTo(end, 2) for n, end in enumerate(ends)}
     begins = {n: ReadTo(first) for n, first in (begun or {}).items()}
-    return {"sea": TopicOffsets(topic_id, 7, places, 9, begins)}
+    return {"sea": TopicOffsets(topic_id, 7, positions, 9, begins)}
 
 
 def log(partition: int, topic_id: str = "id-1") -> LogId:
@@ -100,6 +100,6 @@ def test_rows_read_again_after_a_truncation_imply_their_range() -> None:
 
 def test_a_micro_batch_is_planned_like_a_read_of_the_stream() -> None:
     """This is what the data source writes into a checkpoint for a partition added since."""
-    read, places = offsets(10), offsets(10, 2)
-    end = with_begins(offsets(10, 5), read, places)
+    read, positions = offsets(10), offsets(10, 2)
+    end = with_begins(offsets(10, 5), read, positions)
     assert planned_ranges(read, end, {}) == {log(1): Planned(2, 5)}

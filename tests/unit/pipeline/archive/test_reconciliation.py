@@ -55,9 +55,9 @@ def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:
 
 @pytest.mark.rule("archive-counted-by-leader-epoch")
 @pytest.mark.parametrize(
-    ("files", "in_log", "in_archive", "told"),
+    ("files", "in_log", "in_archive", "message"),
     [
-        (FileCounts(68, 68), BOTH, BOTH, "its files have 68 rows, and by its commits they are 69"),
+        (FileCounts(68, 68), BOTH, BOTH, "its files have 68 rows, and its commits 69"),
         (FileCounts(69, 67), BOTH, BOTH, "2 rows are duplicates"),
         (FileCounts(69, 69), BOTH, {}, "49 records of leader epoch 2 are missing in the archive"),
         (FileCounts(69, 69), {}, BOTH, "an unclean election truncated them"),
@@ -65,22 +65,22 @@ def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:
             FileCounts(69, 69),
             BOTH,
             {2: Counted(48, 2950)},
-            "of leader epoch 2 the log has 49 records and the archive 48",
+            "the log has 49 records of leader epoch 2, and the archive 48",
         ),
         (FileCounts(69, 69), BOTH, {2: Counted(49, 3001)}, "are at other offsets"),
     ],
 )
 def test_each_difference_is_reported(
-    files: FileCounts, in_log: dict[int, Counted], in_archive: dict[int, Counted], told: str
+    files: FileCounts, in_log: dict[int, Counted], in_archive: dict[int, Counted], message: str
 ) -> None:
     found = report(STATE, LOG, Span(0, 80), files, in_log, in_archive, [])
     assert len(found.problems) == 1
-    assert told in str(found)
+    assert message in str(found)
 
 
 def test_a_hole_with_records_is_reported_with_the_command_that_fills_it() -> None:
     found = report(STATE, LOG, Span(0, 80), FileCounts(69, 69), BOTH, BOTH, [Span(40, 50)])
-    assert "offsets 40 to 49 have records, and were never archived" in str(found)
+    assert "offsets 40 to 49 have records and were never archived" in str(found)
     assert """--since '{"sea": {"0": 40}}'""" in str(found)
 
 

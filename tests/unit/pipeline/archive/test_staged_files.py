@@ -6,7 +6,7 @@ from tidelog_pipeline.archive.core.planned_offsets import Planned
 from tidelog_pipeline.archive.core.spans import LogId, Span
 from tidelog_pipeline.archive.core.staged_files import (
     StagedRows,
-    check_whole,
+    check_complete,
     read_ranges,
     rows_of_files,
     with_gaps,
@@ -26,11 +26,13 @@ def test_files_have_the_rows_of_all_their_logs() -> None:
 
 
 def test_rows_invisible_to_the_driver_are_an_error() -> None:
-    check_whole(9, ROWS, "/data")
-    check_whole(0, [], "/data")
+    check_complete(9, ROWS, "/data")
+    check_complete(0, [], "/data")
     for staged in (ROWS[:1], []):
-        with pytest.raises(TidelogError, match=r"9 rows were written to /data, and [40] are"):
-            check_whole(9, staged, "/data")
+        with pytest.raises(
+            TidelogError, match=r"9 rows were written to /data, and the driver sees [40] of them"
+        ):
+            check_complete(9, staged, "/data")
 
 
 @pytest.mark.rule("archive-plans-taken-from-checkpoint")

@@ -11,7 +11,7 @@ from tidelog.inspection.model import (
     StoreHealth,
 )
 from tidelog.model import TopicPartition
-from tidelog_pipeline.lag.query_progress import query_positions
+from tidelog_pipeline.lag.sampler import query_positions
 from tidelog_pipeline.lag.samples import (
     SAMPLE_SCHEMA,
     QueryPosition,
@@ -68,8 +68,11 @@ def test_values_unknown_to_the_leader_are_omitted() -> None:
 @pytest.mark.rule("lag-measured-to-present-end")
 def test_the_lag_of_a_query_is_relative_to_the_current_log_end() -> None:
     leaders = leaders_of([state(2, 5)])
-    places = [QueryPosition("copy", SEA, 480), QueryPosition("copy", TopicPartition("sea", 9), 1)]
-    assert [s.lag_records for s in query_samples(1_000, places, leaders)] == [20, None]
+    positions = [
+        QueryPosition("copy", SEA, 480),
+        QueryPosition("copy", TopicPartition("sea", 9), 1),
+    ]
+    assert [s.lag_records for s in query_samples(1_000, positions, leaders)] == [20, None]
 
 
 def test_a_missing_answer_is_a_sample_too() -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog_pipeline.archive.core.archive_errors import DamagedCommitError
 from tidelog_pipeline.archive.core.commits import (
     AddedFile,
     ArchiveState,
@@ -28,6 +27,31 @@ VERSION = 3
 _KNOWN = (1, 2, VERSION)
 # The first version with this field.
 _SHA256, _WITH_SHA256 = "sha256", 3
+
+
+_REMEDY = (
+    "restore it, or run `archive repair`, which continues without it and reads its content from "
+    "the files of the table"
+)
+
+
+class DamagedCommitError(TidelogError):
+    """A commit or a state is lost or damaged. `what`: the fault without the remedy."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, f"{what}: {_REMEDY}")
+        self.what = what
+
+
+class UncommittedFilesError(DamagedCommitError):
+    """The table has files that no commit names: the newest commits are lost."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        super().__init__(
+            f"no commit names {paths[0]}{others} of the table's files: the newest commit is "
+            "missing, whose rows a run or a back-fill would archive again"
+        )
 
 
 def commit_to_json(commit: Commit) -> bytes:
@@ -200,7 +224,7 @@ def _value(text: bytes, name: str) -> Any:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(name, repr(error)) from error
     if checksum is not None and checksum != _sha256(value):
-        raise _unreadable(name, "its SHA-256 is not the one it was written with")
+        raise _unreadable(name, "its SHA-256 differs from the stored one")
     if isinstance(version, int) and version > VERSION:
         raise _of_later_version(name, version)
     if version not in _KNOWN or (checksum is None and version >= _WITH_SHA256):
@@ -217,4 +241,4 @@ def _of_later_version(name: str, version: int) -> TidelogError:
 
 
 def _unreadable(name: str, why: str) -> DamagedCommitError:
-    return DamagedCommitError(f"{name} is no part of an archive that can be read here ({why})")
+    return DamagedCommitError(f"{name} is not a readable part of an archive ({why})")

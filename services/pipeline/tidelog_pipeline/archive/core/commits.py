@@ -227,11 +227,11 @@ class Archived(NamedTuple):
         ]
 
     @classmethod
-    def within(cls, state: ArchiveState, wanted: Iterable[tuple[LogId, Span]]) -> list[Self]:
+    def within(cls, state: ArchiveState, ranges: Iterable[tuple[LogId, Span]]) -> list[Self]:
         """Returns the archived records within ranges that are about to be read."""
         return [
             cls(log, epoch, span)
-            for log, offsets in wanted
+            for log, offsets in ranges
             for epoch, spans in sorted(state.epochs.get(log, {}).items())
             for span in spans
             if span.first < offsets.end and offsets.first < span.end

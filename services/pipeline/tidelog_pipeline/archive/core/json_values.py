@@ -33,9 +33,9 @@ def mismatch(value: bytes, schema: StructType) -> str:
     try:
         parsed = json.loads(value)
     except ValueError as error:
-        return f"it is no JSON ({error})"
+        return f"it is not JSON ({error})"
     if not isinstance(parsed, dict):
-        return f"it is {_kind(parsed)}, and no object"
+        return f"it is {_kind(parsed)}, and not an object"
     named = schema.fieldNames()
     if parsed and not set(parsed) & set(named):
         return f"it has the fields {', '.join(sorted(parsed))}, and none of {', '.join(named)}"
@@ -52,21 +52,21 @@ def _object_mismatch(value: dict[str, Any], schema: StructType, path: str) -> st
 
 
 def _mismatch(value: Any, kind: DataType, path: str) -> str:
-    told = f"field {path} is {_kind(value)}, and {kind.simpleString()} in the schema"
+    problem = f"field {path} is {_kind(value)}, and {kind.simpleString()} in the schema"
     if isinstance(kind, StructType):
-        return _object_mismatch(value, kind, f"{path}.") if isinstance(value, dict) else told
+        return _object_mismatch(value, kind, f"{path}.") if isinstance(value, dict) else problem
     if isinstance(kind, ArrayType):
         if not isinstance(value, list):
-            return told
+            return problem
         found = (_mismatch(v, kind.elementType, f"{path}[]") for v in value if v is not None)
         return next(filter(None, found), "")
     if isinstance(kind, MapType):
         if not isinstance(value, dict):
-            return told
+            return problem
         values = (v for v in value.values() if v is not None)
         found = (_mismatch(v, kind.valueType, f"{path}{{}}") for v in values)
         return next(filter(None, found), "")
-    return "" if _is_scalar(value, kind) else told
+    return "" if _is_scalar(value, kind) else problem
 
 
 def _is_scalar(value: Any, kind: DataType) -> bool:

@@ -77,13 +77,16 @@ def readable(missing: MissingRows, now: Span | None) -> tuple[Span, ...]:
     return () if now is None else common(now, missing.offsets)
 
 
-def reads(wanted: Mapping[LogId, Iterable[Span]], max_offsets: int) -> Iterator[dict[LogId, Span]]:
+def reads(
+    spans_of_logs: Mapping[LogId, Iterable[Span]], max_offsets: int
+) -> Iterator[dict[LogId, Span]]:
     """Yields reads that together cover these spans.
 
     A read has one range for each log, and at most `max_offsets` offsets.
     """
     ranges = [
-        [(log, span) for span in fewer(united(spans), MAX_RANGES)] for log, spans in wanted.items()
+        [(log, span) for span in fewer(united(spans), MAX_RANGES)]
+        for log, spans in spans_of_logs.items()
     ]
     for beside in zip_longest(*ranges):
         yield from slices(dict(one for one in beside if one is not None), max_offsets)

@@ -74,8 +74,8 @@ def message_class(descriptors: bytes, name: str) -> type[Message]:
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
     except (DecodeError, TypeError) as error:
         raise OptionError(
-            f"option --descriptors names no set of file descriptors ({error}); make one by "
-            "protoc --include_imports --descriptor_set_out=FILE"
+            f"option --descriptors does not name a set of file descriptors ({error}); make one "
+            "with protoc --include_imports --descriptor_set_out=FILE"
         ) from error
 
 
@@ -89,7 +89,7 @@ def row_of(message: Message) -> tuple[Any, ...]:
     return tuple(_field(message, field) for field in message.DESCRIPTOR.fields)
 
 
-def parsed(of: type[Message], value: bytes) -> Message | None:
+def parse(of: type[Message], value: bytes) -> Message | None:
     """Parses a message; None: it is not one.
 
     A value with fields that the message does not name is not one, either: these fields would be
@@ -109,11 +109,11 @@ def mismatch(of: type[Message], value: bytes) -> str:
     try:
         message.ParseFromString(value)
     except DecodeError as error:
-        return f"it is no message of protobuf ({error})"
+        return f"it is not a protobuf message ({error})"
     unknown = sorted(_unknown_numbers(message))
     if unknown:
-        return f"it has fields of the numbers {', '.join(map(str, unknown))}, which are not named"
-    return "a message in it has fields that are not named" if _has_unknown(message) else ""
+        return f"it has fields with unknown numbers: {', '.join(map(str, unknown))}"
+    return "a message in it has unknown fields" if _has_unknown(message) else ""
 
 
 def _messages(package: str, messages: Any) -> list[str]:

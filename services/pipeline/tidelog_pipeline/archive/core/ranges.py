@@ -42,7 +42,7 @@ def range_options(topics: Sequence[str], since: str, until: str) -> dict[str, st
 def _starting(since: str) -> dict[str, str]:
     start = _boundary("--since", since, "starting", "earliest")
     if "startingTimestamp" in start:
-        # A partition without records as young as that has none in the range.
+        # A partition without records of that time or later has none in the range.
         start["startingOffsetsByTimestampStrategy"] = "latest"
     return start
 

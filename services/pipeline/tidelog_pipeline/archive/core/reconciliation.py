@@ -17,12 +17,6 @@ class Counted(NamedTuple):
     offset_sum: int
 
 
-class EpochCount(NamedTuple):
-    log: LogId
-    leader_epoch: int
-    counted: Counted
-
-
 class Difference(NamedTuple):
     """A row that differs between archive and log."""
 
@@ -94,9 +88,9 @@ class LogReport:
         if self.waiting.size:
             parts.append(f"offsets {_bounds(self.waiting)} wait for the next run")
         if self.unread:
-            parts.append(f"{self.unread} do not fit the schema")
+            parts.append(f"{self.unread} do not match the schema")
         if self.now is None:
-            parts.append(f"the topic (id {self.log.topic_id}) is gone")
+            parts.append(f"the topic (id {self.log.topic_id}) is deleted")
         return ", ".join(parts)
 
 
@@ -137,21 +131,21 @@ def report(
     """
     rows, damaged_before = state.rows.get(log, 0), state.damaged.get(log, ())
     problems = [
-        f"offsets {_bounds(hole)} have records, and were never archived; {_advice(log, hole)}"
+        f"offsets {_bounds(hole)} have records and were never archived; {_advice(log, hole)}"
         if not has_unnamed_files
-        else f"offsets {_bounds(hole)} have records, and no commit has them; files that no commit "
-        "names may: run `archive repair`, and no back-fill before"
+        else f"offsets {_bounds(hole)} have records that no commit has; files that no commit names "
+        "may have them: run `archive repair` before any back-fill"
         for hole in full_holes
     ]
     unknown = remaining(damage.never_archived, damaged_before)
     if unknown:
         problems.append(
             f"offsets {spans_text(unknown)} were never archived, and are damaged in the log; "
-            "record that by `archive backfill --on-data-loss continue`, with --since and --until "
-            "around them"
+            "run `archive backfill --on-data-loss continue` with --since and --until around them, "
+            "which records that"
         )
     if files.rows != rows:
-        problems.append(f"its files have {files.rows} rows, and by its commits they are {rows}")
+        problems.append(f"its files have {files.rows} rows, and its commits {rows}")
     if files.distinct != files.rows:
         problems.append(f"{files.rows - files.distinct} rows are duplicates")
     for epoch in sorted({*in_log, *in_archive}):
@@ -200,7 +194,7 @@ def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | Non
     if in_log.rows == in_archive.rows:
         return [f"the {in_log.rows} records of leader epoch {epoch} are at other offsets"]
     return [
-        f"of leader epoch {epoch} the log has {in_log.rows} records and the archive "
+        f"the log has {in_log.rows} records of leader epoch {epoch}, and the archive "
         f"{in_archive.rows}"
     ]
 

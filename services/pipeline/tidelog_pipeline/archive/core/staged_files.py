@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -27,7 +27,7 @@ class StagedRows(NamedTuple):
     last: int
 
 
-def check_whole(given: int, staged: Iterable[StagedRows], location: str) -> None:
+def check_complete(given: int, staged: Iterable[StagedRows], location: str) -> None:
     """Raises `TidelogError` if the driver does not find all rows that executors wrote.
 
     Offsets without a row count as read, so a commit would skip the missing rows.
@@ -38,8 +38,8 @@ def check_whole(given: int, staged: Iterable[StagedRows], location: str) -> None
     if found != given:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"{given} rows were written to {location}, and {found} are there for the driver; "
-            "nothing of them was archived: the output must be a directory that this machine and "
+            f"{given} rows were written to {location}, and the driver sees {found} of them; "
+            "nothing was archived: the output must be a directory that this machine and "
             "all executors mount under one path",
         )
 
@@ -94,7 +94,7 @@ def read_ranges(
 
 
 def with_gaps(
-    staged: Iterable[StagedRows],
+    staged: Collection[StagedRows],
     planned: Mapping[LogId, Planned],
     archived: Mapping[LogId, Iterable[Span]],
     firsts: Mapping[LogId, int],
@@ -104,10 +104,9 @@ def with_gaps(
     These have fewer rows than offsets, or are partly `archived` already. `firsts`: as in
     `ArchiveWriter.write`.
     """
-    rows: dict[LogId, int] = {}
-    first: dict[LogId, int] = dict(firsts)
+    rows = rows_of_logs(staged)
+    first = dict(firsts)
     for one in staged:
-        rows[one.log] = rows.get(one.log, 0) + one.rows
         first[one.log] = min(one.first, first.get(one.log, one.first))
     found = {}
     for log, at in planned.items():
@@ -137,9 +136,9 @@ def _first_offsets(rows: Iterable[StagedRows]) -> list[tuple[int, int]]:
 
 def _unplanned(log: LogId, rows: Iterable[StagedRows], planned: Span | None) -> TidelogError:
     last = max(one.last for one in rows)
-    what = "was not to be read" if planned is None else f"was to be read before {planned.end}"
+    plan = "no offset" if planned is None else f"offsets before {planned.end}"
     return TidelogError(
         ErrorCode.INVALID_REQUEST,
-        f"offset {last} of {log} (topic id {log.topic_id}) was written, and it {what}; nothing of "
-        "this micro-batch was archived: is its checkpoint of another query?",
+        f"offset {last} of {log} (topic id {log.topic_id}) was written, and the micro-batch has "
+        f"{plan} of it; nothing was archived: the checkpoint may belong to another query",
     )

@@ -1,6 +1,6 @@
-"""The form of an archive's values: raw bytes, or columns of a schema. Pure.
+"""The format of an archive's values: raw bytes, or columns of a schema. Pure.
 
-An archive has one form, which it stores: Parquet files of different forms are not one table.
+An archive has one format, which it stores: Parquet files of different formats are not one table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ValueKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ValueFormat:
-    """The form of values.
+    """The format of values.
 
     - `schema`: of JSON objects or protobuf messages.
     - `keep_raw`: the bytes are kept beside the parsed value.
@@ -59,7 +59,7 @@ class ValueFormat:
         """A function that returns why a value does not match; empty: it does."""
         if self.kind is ValueKind.RAW:
             return lambda _: ""
-        assert self.schema is not None, "all but raw have one"
+        assert self.schema is not None, "other formats have one"
         if self.kind is ValueKind.JSON:
             schema = self.schema
             return lambda value: json_values.mismatch(value, schema)
@@ -76,7 +76,7 @@ def _check_structs(schema: StructType, of: str, right: str) -> None:
     if name is not None:
         where = f": {name} has none" if name else ""
         raise OptionError(
-            f"{of} is without fields{where}, and Parquet holds no such column; {right}"
+            f"{of} is without fields{where}, and Parquet cannot store such a column; {right}"
         )
 
 
@@ -130,16 +130,16 @@ def format_from_json(text: bytes, name: str) -> ValueFormat:
         ) from error
 
 
-def effective_format(wanted: ValueFormat | None, kept: ValueFormat | None) -> ValueFormat:
-    """Returns the form to use. `kept`: that of the archive. Raises `OptionError` if they differ."""
-    if kept is None:
-        return wanted or ValueFormat()
-    if wanted is not None and (str(wanted), wanted.schema) != (str(kept), kept.schema):
+def effective_format(requested: ValueFormat | None, stored: ValueFormat | None) -> ValueFormat:
+    """Returns the format to use. `stored`: that of the archive. Raises `OptionError`."""
+    if stored is None:
+        return requested or ValueFormat()
+    if requested is not None and (str(requested), requested.schema) != (str(stored), stored.schema):
         raise OptionError(
-            f"the archive has {kept}, and not {wanted}: leave the options of values out to "
+            f"the archive has {stored}, and not {requested}: leave the options of values out to "
             "continue with it, or begin another archive"
         )
-    return kept
+    return stored
 
 
 def check_samples(form: ValueFormat, samples: list[tuple[str, bytes]]) -> None:
@@ -154,6 +154,6 @@ def check_samples(form: ValueFormat, samples: list[tuple[str, bytes]]) -> None:
     if found and all(why for _, why in found):
         where, why = found[0]
         raise OptionError(
-            f"none of {len(found)} sampled values fits the schema ({form}); the one at "
-            f"{where}: {why}. Give the schema that they have, or archive them with --value raw"
+            f"none of {len(found)} sampled values matches the schema ({form}); the one at "
+            f"{where}: {why}. Give their schema, or archive them with --value raw"
         )

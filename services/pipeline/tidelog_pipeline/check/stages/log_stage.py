@@ -35,7 +35,7 @@ def log_stage(marks: Marks) -> Stage:
         LOG,
         group_by=("topic", "partition"),
         order_by=("topic", "partition", "offset", "rank", "line", "index"),
-        gives=VERDICTS,
+        output=VERDICTS,
         run=lambda rows: check_by_offset(rows, marks),
     )
 

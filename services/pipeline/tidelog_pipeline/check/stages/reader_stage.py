@@ -44,7 +44,7 @@ def reader_stage(marks: Marks) -> Stage:
         READERS,
         group_by=("topic", "partition"),
         order_by=("topic", "partition", "line"),
-        gives=READ,
+        output=READ,
         run=lambda rows: check_by_reader(rows, marks),
     )
 

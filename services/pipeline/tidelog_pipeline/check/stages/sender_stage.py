@@ -26,7 +26,7 @@ def sender_stage(marks: Marks) -> Stage:
         SENT,
         group_by=("topic", "partition"),
         order_by=("topic", "partition", "invoked_line"),
-        gives=VERDICTS,
+        output=VERDICTS,
         run=lambda rows: check_by_sender(rows, marks),
     )
 

@@ -111,8 +111,8 @@ class Stage(NamedTuple):
       the columns of `group_by`. Its memory is bounded as its stage documents.
     """
 
-    takes: Columns
+    input: Columns
     group_by: tuple[str, ...]
     order_by: tuple[str, ...]
-    gives: Columns
+    output: Columns
     run: Run

@@ -48,8 +48,8 @@ class Verdict(NamedTuple):
     worker_peak_kb: int
 
 
-def joined(parts: Iterable[tuple[bytes, int | None, str | None, int]]) -> Verdict:
-    """Merges the verdicts of all parts; fields in the order of the columns."""
+def merge_verdicts(parts: Iterable[tuple[bytes, int | None, str | None, int]]) -> Verdict:
+    """Merges the verdicts of all parts, whose fields are in the order of the columns."""
     report, errors, peak_kb = Report(), [], 0
     for blob, line, error, kb in parts:
         report.merge(pickle.loads(blob))

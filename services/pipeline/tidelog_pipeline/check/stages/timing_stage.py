@@ -49,7 +49,7 @@ def overall_stage(windows: Sequence[Window], edges_ms: Sequence[int]) -> Stage:
         SUCCESS_TIMES,
         group_by=(),
         order_by=("time_ms",),
-        gives=GAPS,
+        output=GAPS,
         run=lambda rows: gaps_overall(rows, windows, edges_ms),
     )
 
@@ -60,7 +60,7 @@ def partition_stage(windows: Sequence[Window]) -> Stage:
         SUCCESS_TIMES,
         group_by=("topic", "partition"),
         order_by=("topic", "partition", "time_ms"),
-        gives=GAPS,
+        output=GAPS,
         run=lambda rows: gaps_of_partitions(rows, windows),
     )
 

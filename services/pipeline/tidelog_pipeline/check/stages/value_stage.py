@@ -27,7 +27,7 @@ def value_stage(marks: Marks) -> Stage:
         VALUES,
         group_by=("value",),
         order_by=("value", "line", "index"),
-        gives=SENDS,
+        output=SENDS,
         run=lambda rows: check_by_value(rows, marks),
     )
 
@@ -75,8 +75,8 @@ def _add(check: ValueCheck, row: Row) -> None:
 
 def _finished(check: ValueCheck, verdict: TaskVerdict) -> Iterator[Row]:
     """Sends without a known partition are only counted, because no other rule applies to them."""
-    judged, report = check.finish()
+    sends, report = check.finish()
     verdict.report.merge(report)
-    for send, is_polled in judged:
+    for send, is_polled in sends:
         if send.partition != NO_PARTITION:
             yield (*send, is_polled, *_NO_VERDICT)

@@ -46,16 +46,16 @@ def without_leader(partition: Incarnation, departures: Departures) -> Iterator[I
         if change.leader is None:
             continue
         before = leader if change.leader_before is None else change.leader_before
-        leads_anew = change.leads_ms is not None or change.leader != before
+        is_new_leadership = change.leads_ms is not None or change.leader != before
         leader = change.leader
-        if since_ms is None and leads_anew and before not in (None, NO_LEADER):
+        if since_ms is None and is_new_leadership and before not in (None, NO_LEADER):
             since_ms, cause = _lost_ms(change, before, departures), change.cause
         elif since_ms is None and leader == NO_LEADER:
             since_ms, cause = change.done_ms, change.cause
         if since_ms is not None and leader != NO_LEADER:
             end_ms = change.done_ms if change.leads_ms is None else change.leads_ms
             if end_ms > since_ms:
-                yield Interval(Trouble.NO_LEADER, since_ms, end_ms, cause, change.life.change_id)
+                yield Interval(Trouble.NO_LEADER, since_ms, end_ms, cause, change.trace.change_id)
             since_ms = None
     if since_ms is not None and partition.end_ms > since_ms:
         yield _to_the_end(Trouble.NO_LEADER, since_ms, cause, partition)
@@ -94,7 +94,7 @@ def under_min_isr(partition: Incarnation) -> Iterator[Interval]:
             since_ms, cause = change.done_ms, change.cause
         elif not is_under and since_ms is not None:
             if change.done_ms > since_ms:
-                change_id = change.life.change_id
+                change_id = change.trace.change_id
                 yield Interval(Trouble.UNDER_MIN_ISR, since_ms, change.done_ms, cause, change_id)
             since_ms = None
     if since_ms is not None and partition.end_ms > since_ms:

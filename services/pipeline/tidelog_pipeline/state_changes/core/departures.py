@@ -32,9 +32,9 @@ def departures_in(events: Iterable[StateChange]) -> Departures:
     Each incarnation of a broker ends once, however many services report it.
     """
     first: dict[tuple[int, int], Departure] = {}
-    for life in traces_of(event for event in events if event.kind in DEPARTURE_KINDS):
-        headline = life.headline
-        found = Departure(life.began_ms, headline.broker, headline.broker_epoch, life.cause)
+    for trace in traces_of(event for event in events if event.kind in DEPARTURE_KINDS):
+        headline = trace.headline
+        found = Departure(trace.began_ms, headline.broker, headline.broker_epoch, trace.cause)
         key = (headline.broker, headline.broker_epoch)
         first[key] = min(first.get(key, found), found)
     departures: dict[int, list[Departure]] = {}

@@ -9,13 +9,12 @@ from tidelog.model import NO_LEADER
 from tidelog_pipeline.state_changes.core.departures import Departures, departure_before
 from tidelog_pipeline.state_changes.core.key_changes import KeyChange
 
-# In sequence, from the first sign of the loss to the last stage.
-STEPS = ("noticed", "decided", "told", "taken_up")
-STEP_TEXTS = {
-    "noticed": "until a controller asked for an election",
-    "decided": "until the store had it",
-    "told": "until the new leader received it",
-    "taken_up": "until it led",
+# The columns of a failover's steps, in sequence from the first sign of the loss, with their ends.
+STEPS = {
+    "noticed_ms": "until a controller requested an election",
+    "decided_ms": "until the store had the election",
+    "told_ms": "until the new leader received its command",
+    "taken_up_ms": "until it led",
 }
 
 
@@ -34,7 +33,7 @@ class Failover(NamedTuple):
     began_ms: int
     noticed_ms: int
     decided_ms: int
-    told_ms: int | None
+    received_ms: int | None
     taken_up_ms: int | None
 
     @property
@@ -43,7 +42,7 @@ class Failover(NamedTuple):
         return max(0, ended_ms - self.began_ms)
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self.taken_up_ms is not None
 
 
@@ -58,13 +57,13 @@ def failovers(changes: Sequence[KeyChange], departures: Departures) -> Iterator[
         if before is None or leader in (before, NO_LEADER):
             continue
         lost = departure_before(departures, before, change.done_ms)
-        began_ms = change.asked_ms if lost is None else min(lost.at_ms, change.asked_ms)
+        began_ms = change.requested_ms if lost is None else min(lost.at_ms, change.requested_ms)
         yield Failover(
             change,
             NO_LEADER if lost is None else before,
             began_ms,
-            max(0, change.asked_ms - began_ms),
-            max(0, change.done_ms - change.asked_ms),
+            max(0, change.requested_ms - began_ms),
+            max(0, change.done_ms - change.requested_ms),
             _between(change.done_ms, change.received_ms),
             _between(change.received_ms, change.leads_ms),
         )

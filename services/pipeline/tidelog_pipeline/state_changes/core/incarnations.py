@@ -1,4 +1,4 @@
-"""The successive partitions of one name. Pure.
+"""The incarnations of a partition name. Pure.
 
 A topic may be created again, and a partition may be removed and added again.
 """
@@ -47,17 +47,17 @@ class _Span(NamedTuple):
     deletion: ChangeTrace | None
 
     @property
-    def is_of_its_key(self) -> bool:
-        """Whether there are events besides those of replicas, e.g. of a leftover replica."""
+    def has_key(self) -> bool:
+        """Whether there are other events than those of replicas, which may be left over."""
         return bool(self.changes) or self.created_ms is not None or self.deletion is not None
 
 
 def incarnations(
-    lives: Sequence[ChangeTrace], observed_period: ObservedPeriod
+    traces: Sequence[ChangeTrace], observed_period: ObservedPeriod
 ) -> list[Incarnation]:
-    """Returns the incarnations of a partition's name. `lives`: in causal order, at least one."""
-    spans = [_span(group) for of_topic in _by_topic(lives) for group in _by_creation(of_topic)]
-    spans = [span for span in spans if span.is_of_its_key] or spans[-1:]
+    """Returns the incarnations of a partition's name. `traces`: in causal order, at least one."""
+    spans = [_span(group) for of_topic in _by_topic(traces) for group in _by_creation(of_topic)]
+    spans = [span for span in spans if span.has_key] or spans[-1:]
     begins = [span.first_ms if span.created_ms is None else span.created_ms for span in spans]
     if spans[0].created_ms is None:
         begins[0] = observed_period.since_ms
@@ -75,61 +75,61 @@ def incarnations(
     ]
 
 
-def _by_topic(lives: Sequence[ChangeTrace]) -> list[list[ChangeTrace]]:
+def _by_topic(traces: Sequence[ChangeTrace]) -> list[list[ChangeTrace]]:
     """Replicas of a previous topic may report changes while a new topic exists."""
-    topic_id = next((life.headline.topic_id for life in lives if life.headline.topic_id), "")
+    topic_id = next((trace.headline.topic_id for trace in traces if trace.headline.topic_id), "")
     groups: dict[str, list[ChangeTrace]] = {}
-    for life in lives:
-        topic_id = life.headline.topic_id or topic_id
-        groups.setdefault(topic_id, []).append(life)
+    for trace in traces:
+        topic_id = trace.headline.topic_id or topic_id
+        groups.setdefault(topic_id, []).append(trace)
     return list(groups.values())
 
 
-def _by_creation(lives: Sequence[ChangeTrace]) -> list[list[ChangeTrace]]:
+def _by_creation(traces: Sequence[ChangeTrace]) -> list[list[ChangeTrace]]:
     groups: list[list[ChangeTrace]] = [[]]
-    for life in lives:
-        if groups[-1] and _created_ms(life) is not None:
+    for trace in traces:
+        if groups[-1] and _created_ms(trace) is not None:
             groups.append([])
-        groups[-1].append(life)
+        groups[-1].append(trace)
     return groups
 
 
-def _span(lives: Sequence[ChangeTrace]) -> _Span:
-    deletion = next((life for life in lives if _deleted_ms(life) is not None), None)
-    before = lives if deletion is None else lives[: lives.index(deletion)]
+def _span(traces: Sequence[ChangeTrace]) -> _Span:
+    deletion = next((trace for trace in traces if _deleted_ms(trace) is not None), None)
+    before = traces if deletion is None else traces[: traces.index(deletion)]
     return _Span(
-        next((life.headline.topic_id for life in lives if life.headline.topic_id), ""),
-        lives[0].began_ms,
-        _created_ms(lives[0]),
+        next((trace.headline.topic_id for trace in traces if trace.headline.topic_id), ""),
+        traces[0].began_ms,
+        _created_ms(traces[0]),
         None if deletion is None else _deleted_ms(deletion),
         list(key_changes(before)),
         deletion,
     )
 
 
-def _created_ms(life: ChangeTrace) -> int | None:
+def _created_ms(trace: ChangeTrace) -> int | None:
     """None: it does not create a partition, or its completion is not reported."""
-    is_it = life.headline.kind is Kind.CREATE and life.cause in _CREATED
-    return _done_ms(life) if is_it else None
+    is_it = trace.headline.kind is Kind.CREATE and trace.cause in _CREATED
+    return _done_ms(trace) if is_it else None
 
 
-def _deleted_ms(life: ChangeTrace) -> int | None:
+def _deleted_ms(trace: ChangeTrace) -> int | None:
     """Time of the first completed stage of a deletion; None: it deletes no partition.
 
     At that stage the store has no replicas of the partition any more. It deletes the key after
     the replicas are deleted.
     """
-    is_it = life.headline.kind in (Kind.STOP, Kind.DELETE) and life.cause in _DELETED
-    return _done_ms(life) if is_it else None
+    is_it = trace.headline.kind in (Kind.STOP, Kind.DELETE) and trace.cause in _DELETED
+    return _done_ms(trace) if is_it else None
 
 
-def _done_ms(life: ChangeTrace) -> int | None:
+def _done_ms(trace: ChangeTrace) -> int | None:
     return min(
         (
-            observed_period.time_ms
-            for part in life.parts
-            for observed_period in part.stages
-            if observed_period.stage is Stage.COMPLETED
+            event.time_ms
+            for part in trace.parts
+            for event in part.stages
+            if event.stage is Stage.COMPLETED
         ),
         default=None,
     )

@@ -19,10 +19,10 @@ class KeyChange(NamedTuple):
       the change started no new leadership.
     """
 
-    life: ChangeTrace
+    trace: ChangeTrace
     kind: Kind
     cause: Cause
-    asked_ms: int
+    requested_ms: int
     done_ms: int
     leader_before: int | None
     leader: int | None
@@ -34,28 +34,28 @@ class KeyChange(NamedTuple):
     leads_ms: int | None
 
 
-def key_changes(lives: Iterable[ChangeTrace]) -> Iterator[KeyChange]:
-    """Yields the changes of one partition, in the order of `lives`."""
-    for life in lives:
-        of_key = [part for part in life.parts if part.broker == NO_BROKER]
+def key_changes(traces: Iterable[ChangeTrace]) -> Iterator[KeyChange]:
+    """Yields the changes of one partition, in the order of `traces`."""
+    for trace in traces:
+        of_key = [part for part in trace.parts if part.broker == NO_BROKER]
         for part in of_key:
             done = _time_of(part, Stage.COMPLETED)
             if done is not None:
-                yield _key_change(life, part, done)
+                yield _key_change(trace, part, done)
 
 
-def _key_change(life: ChangeTrace, part: Part, done_ms: int) -> KeyChange:
+def _key_change(trace: ChangeTrace, part: Part, done_ms: int) -> KeyChange:
     details: dict[str, Detail] = {}
     for event in part.stages:
         details |= event.details
     leader = _number(details.get("leader"))
-    taking = _taking_up(life, leader)
+    taking = _taking_up(trace, leader)
     requested_ms = _time_of(part, Stage.REQUESTED)
     return KeyChange(
-        life,
+        trace,
         part.kind,
-        life.cause,
-        min(life.began_ms, done_ms) if requested_ms is None else requested_ms,
+        trace.cause,
+        min(trace.began_ms, done_ms) if requested_ms is None else requested_ms,
         done_ms,
         _number(details.get("leader_before")),
         leader,
@@ -68,11 +68,11 @@ def _key_change(life: ChangeTrace, part: Part, done_ms: int) -> KeyChange:
     )
 
 
-def _taking_up(life: ChangeTrace, leader: int | None) -> Part | None:
+def _taking_up(trace: ChangeTrace, leader: int | None) -> Part | None:
     return next(
         (
             part
-            for part in life.parts
+            for part in trace.parts
             if part.kind is Kind.BECOME_LEADER and part.broker == leader and not part.is_late
         ),
         None,

@@ -63,12 +63,12 @@ class Lines(NamedTuple):
 
 
 def rows_of_cluster(events: Iterable[StateChange]) -> Iterator[TableRow]:
-    yield from _lives(traces_of(events))
+    yield from _trace_rows(traces_of(events))
 
 
 def rows_of_topic(events: Iterable[StateChange]) -> Iterator[TableRow]:
     """Yields rows for events of an entire topic."""
-    yield from _lives(traces_of(events))
+    yield from _trace_rows(traces_of(events))
 
 
 def rows_of_partition(
@@ -81,11 +81,11 @@ def rows_of_partition(
 
     - `events`: may include events of its topic, to derive consequences. These have no rows.
     """
-    lives = [life for life in traces_of(events) if life.name == name]
-    if not lives:
+    traces = [trace for trace in traces_of(events) if trace.name == name]
+    if not traces:
         return
-    yield from _lives(lives)
-    for incarnation in incarnations(lives, observed_period):
+    yield from _trace_rows(traces)
+    for incarnation in incarnations(traces, observed_period):
         yield from _rows_of(name, incarnation, departures)
 
 
@@ -105,44 +105,44 @@ def _rows_of(
         yield "failovers", place | _failover(failover)
 
 
-def _lives(lives: Sequence[ChangeTrace]) -> Iterator[TableRow]:
-    for life in lives:
-        yield "changes", _change(life)
+def _trace_rows(traces: Sequence[ChangeTrace]) -> Iterator[TableRow]:
+    for trace in traces:
+        yield "changes", _change(trace)
         place = {
-            "change_id": life.change_id,
-            "topic": life.headline.topic,
-            "partition": life.headline.partition,
-            "change_kind": life.headline.kind.value,
+            "change_id": trace.change_id,
+            "topic": trace.headline.topic,
+            "partition": trace.headline.partition,
+            "change_kind": trace.headline.kind.value,
         }
-        yield from (("stages", place | row) for row in _stages(life))
-        yield from (("unfinished", place | row) for row in _unfinished(life))
+        yield from (("stages", place | row) for row in _stages(trace))
+        yield from (("unfinished", place | row) for row in _unfinished(trace))
 
 
-def _change(life: ChangeTrace) -> dict[str, Any]:
-    event = life.headline
+def _change(trace: ChangeTrace) -> dict[str, Any]:
+    event = trace.headline
     return {
-        "change_id": life.change_id,
+        "change_id": trace.change_id,
         "kind": event.kind.value,
-        "cause": life.cause.value,
+        "cause": trace.cause.value,
         "topic": event.topic,
         "partition": event.partition,
         "topic_id": event.topic_id,
         "broker": event.broker,
-        "began_at": life.began_ms,
-        "ended_at": life.began_ms + life.took_ms,
-        "took_ms": life.took_ms,
-        "revision": life.revision,
+        "began_at": trace.began_ms,
+        "ended_at": trace.began_ms + trace.took_ms,
+        "took_ms": trace.took_ms,
+        "revision": trace.revision,
         "leader_epoch": event.leader_epoch,
         "controller_epoch": event.controller_epoch,
         "service": event.service,
-        "is_failed": life.is_failed,
-        "is_unfinished": bool(life.unfinished),
+        "is_failed": trace.is_failed,
+        "is_unfinished": bool(trace.unfinished),
         "details": _details(event.details),
     }
 
 
-def _stages(life: ChangeTrace) -> Iterator[dict[str, Any]]:
-    for part in life.parts:
+def _stages(trace: ChangeTrace) -> Iterator[dict[str, Any]]:
+    for part in trace.parts:
         for event in part.stages:
             yield {
                 "kind": part.kind.value,
@@ -152,19 +152,19 @@ def _stages(life: ChangeTrace) -> Iterator[dict[str, Any]]:
                 "cause": event.cause.value,
                 "service": event.service,
                 "told_at": event.time_ms,
-                "since_requested_ms": life.since_requested_ms(event),
+                "since_requested_ms": trace.since_requested_ms(event),
                 "details": _details(event.details),
             }
 
 
-def _unfinished(life: ChangeTrace) -> Iterator[dict[str, Any]]:
-    for gap in life.gaps:
+def _unfinished(trace: ChangeTrace) -> Iterator[dict[str, Any]]:
+    for gap in trace.gaps:
         yield {
             "kind": gap.kind.value,
             "broker": gap.broker,
             "missing": gap.missing.value,
             "overtaken_by": gap.overtaken_by,
-            "began_at": life.began_ms,
+            "began_at": trace.began_ms,
         }
 
 
@@ -194,7 +194,7 @@ def _isr_rows(change: KeyChange) -> Iterator[dict[str, Any]]:
     joined, left = _joined_and_left(change)
     for broker in sorted(joined | left):
         yield {
-            "change_id": change.life.change_id,
+            "change_id": change.trace.change_id,
             "kind": change.kind.value,
             "cause": change.cause.value,
             "broker": broker,
@@ -204,19 +204,19 @@ def _isr_rows(change: KeyChange) -> Iterator[dict[str, Any]]:
 
 
 def _joined_and_left(change: KeyChange) -> tuple[frozenset[int], frozenset[int]]:
-    nobody: frozenset[int] = frozenset()
+    none: frozenset[int] = frozenset()
     if change.kind in ISR_KINDS:
         # An ISR change by a leader names the brokers that it concerns, not the previous ISR.
         is_expansion = change.kind is Kind.ISR_EXPAND
-        return (change.brokers, nobody) if is_expansion else (nobody, change.brokers)
+        return (change.brokers, none) if is_expansion else (none, change.brokers)
     if change.isr is None or change.isr_before is None:
-        return nobody, nobody
+        return none, none
     return change.isr - change.isr_before, change.isr_before - change.isr
 
 
 def _election(change: KeyChange) -> dict[str, Any]:
     return {
-        "change_id": change.life.change_id,
+        "change_id": change.trace.change_id,
         "kind": change.kind.value,
         "cause": change.cause.value,
         "leader_before": change.leader_before,
@@ -227,17 +227,17 @@ def _election(change: KeyChange) -> dict[str, Any]:
 
 def _failover(failover: Failover) -> dict[str, Any]:
     return {
-        "change_id": failover.change.life.change_id,
+        "change_id": failover.change.trace.change_id,
         "cause": failover.change.cause.value,
         "broker_lost": failover.broker_lost,
         "leader": failover.change.leader,
         "began_at": failover.began_ms,
         "noticed_ms": failover.noticed_ms,
         "decided_ms": failover.decided_ms,
-        "told_ms": failover.told_ms,
+        "told_ms": failover.received_ms,
         "taken_up_ms": failover.taken_up_ms,
         "total_ms": failover.total_ms,
-        "is_whole": failover.is_whole,
+        "is_whole": failover.is_complete,
     }
 
 

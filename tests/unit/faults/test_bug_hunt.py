@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from faults import planted as faults_planted
+from faults import bug_hunt
+from faults.bug_hunt import MAX_RUNS, PLANTED, Shown, control, hunt, judge
 from faults.catalogue import KINDS
 from faults.plan import STORIES
-from faults.planted import MAX_RUNS, PLANTED, Shown, control, hunt, judge
 from faults.result import COUNTED
 from mutants.planted import all_mutants
 from mutants.tree import ROOT
@@ -96,11 +96,11 @@ def test_the_results_of_each_bug_and_of_the_control_are_written(
     def strike(tree: Path, _: str, seed: int, **__: object) -> Shown:
         return Shown(shows if tree == TREE and seed == 2 else "")
 
-    monkeypatch.setattr(faults_planted, "_strike", strike)
-    monkeypatch.setattr(faults_planted, "planted", lambda _: nullcontext(TREE))
+    monkeypatch.setattr(bug_hunt, "_strike", strike)
+    monkeypatch.setattr(bug_hunt, "planted", lambda _: nullcontext(TREE))
     monkeypatch.chdir(tmp_path)
 
-    assert faults_planted.main(["--only", "ack-from-log-end"]) == status
+    assert bug_hunt.main(["--only", "ack-from-log-end"]) == status
     document = json.loads((tmp_path / "out/faults-planted.partial.json").read_text())
     step = PLANTED["ack-from-log-end"]
     assert [run["seed"] for run in document["control"]] == [1, 2, 3]

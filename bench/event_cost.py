@@ -1,13 +1,14 @@
 """The cost of state change events for a controller that elects leaders for ten thousand partitions
-at once: `python -m bench.telling`.
+at once: `python -m bench.event_cost`.
 
-Microseconds of CPU for each election, the median of some rounds.
+Prints microseconds of CPU for each election, as the median of some rounds.
 
-`decided`: on the path of the decision: a change with its cause in each state, and its stages,
-requested and completed.
-`commanded`: what two replicas are sent and acknowledge.
-`kept` and `written`: these six events in memory, and their log lines; both in turns of the event
-loop that no request waits for."""
+- `decided`: a change with its cause in each state, and its stages requested and completed; part of
+  the decision.
+- `commanded`: the events of commands to two replicas, and of their acknowledgements.
+- `kept`, `written`: buffering these six events, and writing their log lines. No request waits for
+  either.
+"""
 
 from __future__ import annotations
 
@@ -67,41 +68,41 @@ def _batches() -> list[PartitionBatch]:
 
 
 def _decide(
-    origins: ChangeOrigins, telling: TransactionEvents, batches: Sequence[PartitionBatch]
+    origins: ChangeOrigins, emitter: TransactionEvents, batches: Sequence[PartitionBatch]
 ) -> None:
     for number, batch in enumerate(batches, start=1):
         decided = origins.attach(batch, number, _WALL_MS)
-        telling.batch_requested(number, decided)
-        telling.ended(number, decided, TransactionResult(True, 60 + number), answered=True)
+        emitter.batch_requested(number, decided)
+        emitter.ended(number, decided, TransactionResult(True, 60 + number), answered=True)
 
 
 def _commands(
     broker_id: int, batches: Sequence[PartitionBatch]
 ) -> list[tuple[SendLeaderAndIsr, CommandResult]]:
-    """The commands with their answers."""
+    """Returns the commands with their answers."""
     commands = []
     for number, batch in enumerate(batches, start=1):
         states = [(w.partition, w.new) for w in batch.writes if w.new is not None]
-        wanted = [PartitionCommand(partition, state, 61, {}) for partition, state in states]
+        partitions = [PartitionCommand(partition, state, 61, {}) for partition, state in states]
         answers = [PartitionResult("id", name.partition, 61, None) for name, _ in states]
-        command = LeaderAndIsrCommand(1, 1, 10 * broker_id, False, wanted, {}, 61)
+        command = LeaderAndIsrCommand(1, 1, 10 * broker_id, False, partitions, {}, 61)
         sent = SendLeaderAndIsr(broker_id, number, command)
         commands.append((sent, CommandResult(None, answers)))
     return commands
 
 
 def _command(
-    telling: CommandEvents, commands: Sequence[tuple[SendLeaderAndIsr, CommandResult]]
+    emitter: CommandEvents, commands: Sequence[tuple[SendLeaderAndIsr, CommandResult]]
 ) -> None:
     for sent, answer in commands:
         for name, *_ in sent.command.partitions:
-            telling.changed(name)
-        telling.sent(sent)
-        telling.answered(sent.id, answer)
+            emitter.changed(name)
+        emitter.sent(sent)
+        emitter.answered(sent.id, answer)
 
 
 async def _keep(events_to_emit: Sequence[EmitEvents]) -> tuple[float, float]:
-    """The seconds to buffer all events, and to write their lines."""
+    """Returns the seconds to buffer all events, and to write their lines."""
     log = StateChangeLog("controller-1", SystemClock())
 
     def keep() -> None:
@@ -128,18 +129,18 @@ async def _keep(events_to_emit: Sequence[EmitEvents]) -> tuple[float, float]:
 def _round() -> dict[str, float]:
     events_to_emit: list[EmitEvents] = []
 
-    def tell(command: EmitEvent | EmitEvents) -> None:
+    def emit(command: EmitEvent | EmitEvents) -> None:
         assert isinstance(command, EmitEvents)
         events_to_emit.append(command)
 
     context = Context(Keys("bench"))
     origins = ChangeOrigins(context, 1, {})
-    telling = TransactionEvents(context, 1, tell)
+    emitter = TransactionEvents(context, 1, emit)
     batches = _batches()
-    decided = _seconds(lambda: _decide(origins, telling, batches))
+    decided = _seconds(lambda: _decide(origins, emitter, batches))
     commanded = 0.0
     for broker_id in (2, 3):
-        replicas = CommandEvents(broker_id, 10 * broker_id, 1, tell)
+        replicas = CommandEvents(broker_id, 10 * broker_id, 1, emit)
         commands = _commands(broker_id, batches)
         commanded += _seconds(partial(_command, replicas, commands))
     kept, written = asyncio.run(_keep(events_to_emit))

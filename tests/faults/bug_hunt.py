@@ -1,4 +1,4 @@
-"""`python -m faults.planted`: real faults have to find bugs of `make mutants` as well.
+"""`python -m faults.bug_hunt`: real faults have to find bugs of `make mutants` as well.
 
 Each bug is planted in a copy of the code, whose processes are struck as by `python -m faults
 --local`, by the faults that trigger it. Exit status 0: the history of each bug shows an anomaly
@@ -76,7 +76,7 @@ HasTime = Callable[[], bool]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m faults.planted", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m faults.bug_hunt", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PLANTED, default=list(PLANTED))
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of each run")
     parser.add_argument("--rate", type=int, default=1_200, help="records per second")
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     document = report(runs, hunts, time.monotonic() - began_s)
     out.write_text(json.dumps(document, indent=2) + "\n")
     found = sum(bool(_found(hunted)) for hunted in hunts.values())
-    _say(f"{found} of {len(options.only)} found; {out}")
+    _print(f"{found} of {len(options.only)} found; {out}")
     return 0 if found == len(options.only) else 1
 
 
@@ -105,7 +105,7 @@ def _hunts(names: Sequence[str], strike: Strike, has_time: HasTime) -> dict[str,
     for name in names:
         with planted(by_name[name]) as tree:
             hunts[name] = hunt(tree, PLANTED[name], strike, has_time)
-        _say(f"{name:34} {_found(hunts[name]) or 'SURVIVES'}")
+        _print(f"{name:34} {_found(hunts[name]) or 'SURVIVES'}")
     return hunts
 
 
@@ -117,10 +117,13 @@ def _found(runs: Sequence[Run]) -> str:
 def report(
     runs: Sequence[Run], hunts: Mapping[str, Sequence[Run]], seconds: float
 ) -> dict[str, object]:
-    """The content of `out/faults-planted.json`.
+    """Returns the content of `out/faults-planted.json`.
 
-    `control`: the runs without a bug.
-    `bugs`: by name the runs with the bug; the last run has found it if it shows anomalies."""
+    - `control`: the runs without a bug.
+    - `bugs`: by name, the runs with the bug, each with `step`, `seed`, `anomalies`, and
+      `no_verdict`: why a run shows nothing. The last run has found the bug if it has anomalies.
+    - `seconds`: the duration; after 2,400 no further run starts, so it ends within 45 minutes.
+    """
     return {
         "control": [run.as_json() for run in runs],
         "bugs": {name: [run.as_json() for run in hunted] for name, hunted in hunts.items()},
@@ -139,9 +142,9 @@ def control(steps: Sequence[str], strike: Strike, brief: Strike) -> list[Run]:
             run = Run(step, seed, shown)
             runs.append(run)
             if run.wrong:
-                _say(f"without any bug: {run.wrong}; what is found then shows nothing")
+                _print(f"without any bug: {run.wrong}; the hunts would prove nothing")
                 return runs
-            _say(f"{'without any bug':34} {step}, seed {seed}: no anomaly")
+            _print(f"{'without any bug':34} {step}, seed {seed}: no anomaly")
     return runs
 
 
@@ -150,11 +153,11 @@ def hunt(tree: Path, step: str, strike: Strike, has_time: HasTime) -> list[Run]:
     runs: list[Run] = []
     for seed in range(1, MAX_RUNS + 1):
         if not has_time():
-            _say(f"no time is left to hunt by {step}")
+            _print(f"no time is left to hunt by {step}")
             break
         runs.append(Run(step, seed, strike(tree, step, seed)))
         if runs[-1].shown.no_verdict:
-            _say(runs[-1].wrong)
+            _print(runs[-1].wrong)
         if runs[-1].shown.anomalies:
             break
     return runs
@@ -179,22 +182,24 @@ def _strike(tree: Path, step: str, seed: int, *, minutes: float, rate: int) -> S
         return judge(json.loads(out.read_text()), done.stdout)
 
 
-def judge(counts: Mapping[str, Any], said: str) -> Shown:
+def judge(counts: Mapping[str, Any], output: str) -> Shown:
     """`counts`: the result that a run has written.
-    `said`: its output, for classes of anomalies that are not counted."""
+    `output`: its output, for classes of anomalies that are not counted."""
     shown = [f"{counts[key]} {key}" for key in COUNTED if counts[key]]
-    others = [line.partition("× ")[2] for line in said.splitlines() if " × " in line]
+    others = [line.partition("× ")[2] for line in output.splitlines() if " × " in line]
     if shown or others:
         return Shown(", ".join(shown or others))
-    lacking = [kind for kind, came in counts["faults"].items() if not came["with_effect"]]
-    if lacking or not counts["faults"]:
-        return Shown(no_verdict=f"no effect of {', '.join(lacking) or 'any fault'}")
+    without_effect = [
+        kind for kind, struck in counts["faults"].items() if not struck["with_effect"]
+    ]
+    if without_effect or not counts["faults"]:
+        return Shown(no_verdict=f"no effect of {', '.join(without_effect) or 'any fault'}")
     if not counts["acknowledged"]:
         return Shown(no_verdict="no record was acknowledged")
     return Shown()
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -16,44 +16,49 @@ RECORDS_PER_POLL = 50
 ROUNDS_PER_DRAIN_POLL = 10
 ROUNDS_PER_SEGMENT = 100
 EPOCHS = 40
-# For each replica of a partition: a divergence is planted in one of them.
+# For each replica of a partition; a divergence is planted in one of them.
 DIGEST_RANGES = 10
-# The rounds between two anomalies of one partition, so that each shows by itself.
+# The rounds between two anomalies of one partition, so that they do not affect each other.
 APART = 4
 
-# The further anomalies that one of each shows.
+# The further anomalies that the checker finds for one of each kind.
 COMPANIONS: Mapping[Anomaly, Counter[Anomaly]] = {
-    # Both the consumer and the drain were given the offsets around it.
+    # Both the consumer and the drain got the offsets around it.
     Anomaly.LOST_WRITE: Counter({Anomaly.INTERNAL_SKIP: 2}),
 }
 
 
 class Place(NamedTuple):
-    """`round`: for replica divergence the number of the range of offsets, for unseen records
-    nothing."""
+    """The place of an anomaly.
+
+    - `round`: for replica divergence, the number of the range of offsets; unused for unseen
+      records.
+    """
 
     partition: int
     round: int
 
 
 @dataclass(frozen=True)
-class Planted:
-    """A round is `RECORDS_PER_POLL` records for each partition, and a poll of each. Of every kind
-    of anomaly there are `of_each`, at places that `seed` chooses."""
+class AnomalyPlan:
+    """The places of `of_each` anomalies of each kind, which `seed` chooses.
+
+    A round has `RECORDS_PER_POLL` records of each partition, and a poll of each partition.
+    """
 
     rounds: int
     of_each: int
     seed: int
 
     @classmethod
-    def of_operations(cls, operations: int, of_each: int, seed: int) -> Planted:
-        """For about so many operations. Raises `ValueError` if the anomalies have no room."""
+    def of_operations(cls, operations: int, of_each: int, seed: int) -> AnomalyPlan:
+        """Returns a plan for about `operations`. Raises `ValueError` if they are too few."""
         rounds = operations // (PARTITIONS * (2 * RECORDS_PER_POLL + 1))
         places = rounds // APART * PARTITIONS
         if len(Anomaly) * of_each > places // 2 or of_each > PARTITIONS:
             raise ValueError(
-                f"{operations:,} operations have no room for {of_each} of each kind of anomaly; "
-                "take more operations, or fewer of each"
+                f"{operations:,} operations have no room for {of_each} anomalies of each kind; "
+                "use more operations, or fewer anomalies"
             )
         return cls(rounds, of_each, seed)
 
@@ -90,7 +95,7 @@ class Planted:
 
     @cached_property
     def unseen(self) -> frozenset[int]:
-        """Partitions with one record more than any client reads."""
+        """Partitions with one record more than clients read."""
         return frozenset(random.Random(self.seed + 1).sample(range(PARTITIONS), self.of_each))
 
     @cached_property
