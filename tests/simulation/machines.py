@@ -2,8 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections.abc import Callable
+
 from simulation.disk import SimDisk
 from tidelog_runtime.clock import Clock
+
+# Half of the longest time that blocking work takes, and how often it takes much longer.
+SYNC_S = 0.003
+SLOW_SYNC_S = 0.4
+SLOW_SYNC_PROBABILITY = 0.01
+HANG_POLL_S = 0.1
+
+
+class Blocking:
+    """`run_blocking`: the work takes the time of a disk, and is done at some moment of it.
+
+    While the disk hangs, the work does not begin.
+    """
+
+    def __init__(self, rng: random.Random, disk: SimDisk, *, syncs: bool = False) -> None:
+        self._rng = rng
+        self._disk = disk
+        self._syncs = syncs
+
+    async def __call__(self, work: Callable[[], None]) -> None:
+        await asyncio.sleep(self._draw_s())
+        # A fault begins and ends at any time.
+        while self._disk.hangs(syncs=self._syncs):  # noqa: ASYNC110
+            await asyncio.sleep(HANG_POLL_S)
+        work()
+        await asyncio.sleep(self._draw_s())
+
+    def _draw_s(self) -> float:
+        draw = self._rng.random()
+        slowest = SLOW_SYNC_S if draw < SLOW_SYNC_PROBABILITY else SYNC_S
+        return slowest * self._rng.random()
 
 
 class MachineClock:

@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simulation.disk import Inode
+    from simulation.inode import Inode
 
 # Cumulative probabilities. Of what a file gained since its last sync, a power failure keeps all,
 # nothing or a torn part; or the file keeps its full length, with pages of zeros or garbage.

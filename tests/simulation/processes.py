@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import structlog
 
-from simulation.disk import SimDisk
 from simulation.loop import SimProcess
-from simulation.machines import Machine
+from simulation.machines import Blocking, Machine
 from simulation.network import CallFailedError, Serving
 from simulation.store import SimStore
 from simulation.transports import (
@@ -66,37 +65,7 @@ T = TypeVar("T")
 
 MAX_DECOMPRESSED_BATCH_BYTES = 1 << 20
 RESTART_DELAY_S = 1.0
-# Half of the longest time that blocking work takes, and how often it takes much longer.
-SYNC_S = 0.003
-SLOW_SYNC_S = 0.4
-SLOW_SYNC_PROBABILITY = 0.01
-HANG_POLL_S = 0.1
 DATA_DIR = PurePath("/data")
-
-
-class Blocking:
-    """`run_blocking`: the work takes the time of a disk, and is done at some moment of it.
-
-    While the disk hangs, the work does not begin.
-    """
-
-    def __init__(self, rng: random.Random, disk: SimDisk, *, syncs: bool = False) -> None:
-        self._rng = rng
-        self._disk = disk
-        self._syncs = syncs
-
-    async def __call__(self, work: Callable[[], None]) -> None:
-        await asyncio.sleep(self._draw_s())
-        # A fault begins and ends at any time.
-        while self._disk.hangs(syncs=self._syncs):  # noqa: ASYNC110
-            await asyncio.sleep(HANG_POLL_S)
-        work()
-        await asyncio.sleep(self._draw_s())
-
-    def _draw_s(self) -> float:
-        draw = self._rng.random()
-        slowest = SLOW_SYNC_S if draw < SLOW_SYNC_PROBABILITY else SYNC_S
-        return slowest * self._rng.random()
 
 
 def timestamps_of(batch: Batch) -> list[int]:

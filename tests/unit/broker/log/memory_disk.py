@@ -9,7 +9,8 @@ import random
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from simulation.disk import Inode, SimDisk, SimFile, refusal
+from simulation.disk import SimDisk, SimFile, refusal
+from simulation.inode import Inode
 
 
 class MemoryFile(SimFile):

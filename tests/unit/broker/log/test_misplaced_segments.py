@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulation.disk import Inode
+from simulation.inode import Inode
 from tidelog.batch import is_damaged
 from tidelog.log_format import ReadAt, dump_frames, find_frame, segment_base, walk_frames
 from tidelog.model import Batch
