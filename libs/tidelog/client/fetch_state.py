@@ -135,8 +135,7 @@ class FetchState:
         return sum(assigned.buffered_bytes for assigned in self._assigned.values())
 
     def has_sought_in(self, topic: str, topic_id: str) -> bool:
-        """Returns whether the caller has sought in this topic, after the error that a topic of the
-        name was deleted."""
+        """Whether the caller has sought in this topic since a topic of its name was deleted."""
         return any(
             a.error is None and not a.missing and a.topic_id in ("", topic_id)
             for p, a in self._assigned.items()

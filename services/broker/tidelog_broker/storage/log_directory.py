@@ -41,6 +41,7 @@ from tidelog_broker.storage.replica_directories import (
     OutOfService,
     Stray,
     Undecided,
+    damage_of,
     directory_name,
     open_checked,
     parse_directory_name,
@@ -215,19 +216,7 @@ class LogDirectory:
             _log.info("log_recovered", partition=str(name), **log.recovery.as_event())
         if mark is not None:
             return DamagedReplica(key, name, mark)
-        if log.recovery is not None and log.recovery.lost_data:
-            found = DamagedReplica(key, name, str(log.recovery.reason))
-            has_all_else = not log.recovery.lost_by_cut and not log.producers.lost
-            return found._replace(unless_sole=has_all_else and bool(log.recovery.damaged))
-        committed = self.high_watermark(key)
-        if log.log_end_offset < committed:
-            # Although every batch is valid.
-            reason = f"it ends at offset {log.log_end_offset}, and was committed to {committed}"
-            return DamagedReplica(key, name, reason, if_synced=not unsynced.is_kept)
-        if log.producers.lost:
-            reason = f"the producers that wrote below offset {log.log_start_offset} are unknown"
-            return DamagedReplica(key, name, reason, if_others=True)
-        return None
+        return damage_of(key, name, log, self.high_watermark(key), unsynced)
 
     def _mark_before_cut(self, key: ReplicaKey) -> None:
         self._marks.write(key, "the check at a start found damage")

@@ -127,3 +127,22 @@ def open_checked(opening: Callable[[bool], Log]) -> Log:
     except LogUnreadableError:
         # A trusted part is unreadable. The check finds the damaged batches.
         return opening(True)
+
+
+def damage_of(
+    key: ReplicaKey, name: TopicPartition, log: Log, committed: int, unsynced: UnsyncedWrites
+) -> DamagedReplica | None:
+    """Returns what is wrong with a log that was just opened. `committed`: its high watermark, as
+    the checkpoint has it."""
+    if log.recovery is not None and log.recovery.lost_data:
+        found = DamagedReplica(key, name, str(log.recovery.reason))
+        has_all_else = not log.recovery.lost_by_cut and not log.producers.lost
+        return found._replace(unless_sole=has_all_else and bool(log.recovery.damaged))
+    if log.log_end_offset < committed:
+        # Although every batch is valid.
+        reason = f"it ends at offset {log.log_end_offset}, and was committed to {committed}"
+        return DamagedReplica(key, name, reason, if_synced=not unsynced.is_kept)
+    if log.producers.lost:
+        reason = f"the producers that wrote below offset {log.log_start_offset} are unknown"
+        return DamagedReplica(key, name, reason, if_others=True)
+    return None
