@@ -25,6 +25,7 @@ CONSUMER_WAITS = "consumer_waits"
 REPLICA_OUT_OF_ISR = "replica_out_of_isr"  # no root is known
 TAKES_NO_RECORDS = "takes_no_records"  # reported under its root alone
 LEADERSHIP_LEFT = "leadership_left"  # reported under its root alone
+LEADER_LATE = "leader_late"  # reported under its root alone
 IN_ISR_AND_GONE = "in_isr_and_gone"  # reported under its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"

@@ -12,6 +12,7 @@ from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.divergences import diverged_replicas
 from tidelog.inspection.explain.elections import no_leader, unclean_election
 from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key, span
+from tidelog.inspection.explain.late_leaders import late_leader
 from tidelog.inspection.explain.moves import move_waits
 from tidelog.inspection.explain.replicas import (
     FIRST_FETCH_MS,
@@ -70,6 +71,7 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
     if leading is not None:
         yield from _standing_still(view, key, leading, under_min_isr, reasons)
     for symptom in (
+        late_leader(view, key),
         unclean_election(view, key),
         move_waits(view, key),
         _not_preferred(view, key),

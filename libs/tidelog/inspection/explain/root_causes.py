@@ -117,6 +117,10 @@ _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
         lambda n: f"writes fail in {plural(n, 'partition')} that it leads",
     ),
     (
+        causes.LEADER_LATE,
+        lambda n: f"requests for {plural(n, 'partition')} that it leads are late",
+    ),
+    (
         causes.LEADERSHIP_LEFT,
         lambda n: f"leadership of {plural(n, 'partition')} transferred to other brokers",
     ),

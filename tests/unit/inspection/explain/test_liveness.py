@@ -95,4 +95,6 @@ def test_a_busy_leader_is_not_reported_as_missing(cluster: DescribedCluster) -> 
     cluster.silence(2, Listening.BUSY)
     cluster.unheard(2)
     assert causes_of(cluster.explain()) == ["broker_busy"]
-    assert cluster.explain("sea", 0) == []
+    [late] = cluster.explain("sea", 0)
+    assert (late.cause, late.severity, late.partitions) == ("broker_busy", "warning", ("sea/0",))
+    assert "requests for 1 partition that it leads are late" in late.summary
