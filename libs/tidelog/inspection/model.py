@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
-from tidelog.inspection.controller_reports import BrokerConnection, LeaseEnds, WaitingController
+from tidelog.inspection import controller_reports as reports
 from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.resource_pressures import BrokerPressure, ControllerPressure
 
@@ -419,10 +419,11 @@ class ControllerState:
     rejected_starts: Sequence[RejectedStart] = ()
     in_maintenance: Sequence[int] = ()
     gateways: Sequence[AnnouncedGateway] = ()
-    lease_ends: Sequence[LeaseEnds] = ()
-    connections: Sequence[BrokerConnection] = ()
+    lease_ends: Sequence[reports.LeaseEnds] = ()
+    crashes: Sequence[reports.ServiceCrashes] = ()
+    connections: Sequence[reports.BrokerConnection] = ()
     controller_pressures: Sequence[ControllerPressure] = ()
-    waiting_controllers: Sequence[WaitingController] = ()
+    waiting_controllers: Sequence[reports.WaitingController] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1124,6 +1124,52 @@ class LeaseEnds(_message.Message):
 Global___LeaseEnds: _TypeAlias = LeaseEnds  # noqa: Y015
 
 @_typing.final
+class ServiceCrashes(_message.Message):
+    """Crashes of one service that follow each other within a minute. A clean stop ends the series."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    """"broker", "controller" or "gateway"."""
+    id: _builtins.int
+    """Id of a broker or controller; -1 for a gateway, which has none."""
+    address: _builtins.str
+    """Address of a gateway, host:port; empty for others."""
+    count: _builtins.int
+    """Number of crashes."""
+    since_ms: _builtins.int
+    """Time since the first crash, in milliseconds."""
+    last_ms: _builtins.int
+    """Time since the last crash, in milliseconds."""
+    reason: _builtins.str
+    """Reason of the last crash, as the process reported it; empty: unknown."""
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        id: _builtins.int = ...,
+        address: _builtins.str = ...,
+        count: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        last_ms: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "count", b"count", "id", b"id", "last_ms", b"last_ms", "reason", b"reason", "role", b"role", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServiceCrashes: _TypeAlias = ServiceCrashes  # noqa: Y015
+
+@_typing.final
 class BrokerConnection(_message.Message):
     """The connection of the active controller to a registered broker."""
 
@@ -1809,6 +1855,7 @@ class ControllerState(_message.Message):
     CONNECTIONS_FIELD_NUMBER: _builtins.int
     CONTROLLER_PRESSURES_FIELD_NUMBER: _builtins.int
     WAITING_CONTROLLERS_FIELD_NUMBER: _builtins.int
+    CRASHES_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     """The controller is active."""
     controller_epoch: _builtins.int
@@ -1895,6 +1942,12 @@ class ControllerState(_message.Message):
     def waiting_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingController]:
         """Controllers that wait to register, ordered by id. Also reported by a standby."""
 
+    @_builtins.property
+    def crashes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServiceCrashes]:
+        """Services that crash again and again: brokers, as the active controller saw it; controllers
+        and gateways, also reported by a standby.
+        """
+
     def __init__(
         self,
         *,
@@ -1919,10 +1972,11 @@ class ControllerState(_message.Message):
         connections: _abc.Iterable[Global___BrokerConnection] | None = ...,
         controller_pressures: _abc.Iterable[Global___ControllerPressure] | None = ...,
         waiting_controllers: _abc.Iterable[Global___WaitingController] | None = ...,
+        crashes: _abc.Iterable[Global___ServiceCrashes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision", "waiting_controllers", b"waiting_controllers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "crashes", b"crashes", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision", "waiting_controllers", b"waiting_controllers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -87,6 +87,7 @@ STORE_FULL = "store_full"  # it answers, and rejects writes
 STORE_SLOW = "store_slow"
 STORE_MEMBER_UNREACHABLE = "store_member_unreachable"
 REPEATED_ELECTIONS = "repeated_elections"
+CRASH_LOOP = "crash_loop"  # of a service that is started again each time
 
 # The order in which findings of the same severity are reported: causes come before their effects.
 ORDER = (
@@ -144,6 +145,7 @@ ORDER = (
     PARTITIONERS_DIFFER,
     STORE_MEMBER_UNREACHABLE,
     STORE_SLOW,
+    CRASH_LOOP,
     REPEATED_ELECTIONS,
     DIRECTORY_NOT_INTACT,
     SCRUB_OVERDUE,

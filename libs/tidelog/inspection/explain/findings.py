@@ -11,6 +11,7 @@ from tidelog.inspection.explain import (
     clocks,
     controller_identity,
     controllers,
+    crash_loops,
     cut_offs,
     instability,
     key_placements,
@@ -45,6 +46,8 @@ _REPORTED_BY_ROOT = frozenset(
         causes.IN_ISR_AND_GONE,
     }
 )
+# Findings about one broker that change the leaders of all its partitions again and again.
+_CHANGES_LEADERS = frozenset({causes.CRASH_LOOP, causes.REPEATED_ELECTIONS})
 
 
 def explain(observed: Observation) -> tuple[Finding, ...]:
@@ -139,6 +142,7 @@ def _whole_cluster(view: ClusterView, following: root_causes.Following) -> Itera
         yield from controller_identity.contested(view)
         yield from standbys.no_standby(view)
         yield from silent_gateways.silent(view)
+        yield from crash_loops.crash_loops(view)
         yield from service_pressures.of_controllers(view)
         yield from service_pressures.of_gateways(view)
     if not view.observed.states:
@@ -150,6 +154,8 @@ def _belongs(view: ClusterView, finding: Finding, scope: Scope, named: Set[str])
     is affected if no service reaches the store, whatever its partitions do."""
     if scope == _WHOLE or _is_root(finding, named):
         return True
+    if scope.topic and finding.cause in _CHANGES_LEADERS:
+        return finding.broker in (_brokers_of(view, scope) or ())
     if scope.topic or scope.broker is None:
         return False
     if finding.cause in (causes.STORE_UNREACHABLE, causes.STORE_FULL) and view.store_lost_by_all():
