@@ -196,6 +196,7 @@ class ReplicaState:
     failed_leader_epoch: int = NOT_KNOWN
     damaged: Sequence[DamagedOffsets] = ()
     diverged: Sequence[DivergedOffsets] = ()
+    hang_over_in_ms: int = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)

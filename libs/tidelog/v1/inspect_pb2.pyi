@@ -1434,6 +1434,7 @@ class ReplicaState(_message.Message):
     FAILED_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
     DIVERGED_FIELD_NUMBER: _builtins.int
+    HANG_OVER_IN_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """Topic name."""
     topic_id: _builtins.str
@@ -1473,6 +1474,10 @@ class ReplicaState(_message.Message):
     failed_leader_epoch: _builtins.int
     """Last leader epoch in which this replica led and its disk rejected its log; -1: none since
     the failure began.
+    """
+    hang_over_in_ms: _builtins.int
+    """Of a disk that hung: time until it counts as recovered if it does not hang again, in
+    milliseconds. 0: it hangs now; -1: it did not hang.
     """
     @_builtins.property
     def leader(self) -> Global___LeaderState:
@@ -1518,10 +1523,11 @@ class ReplicaState(_message.Message):
         failed_leader_epoch: _builtins.int = ...,
         damaged: _abc.Iterable[Global___DamagedOffsets] | None = ...,
         diverged: _abc.Iterable[Global___DivergedOffsets] | None = ...,
+        hang_over_in_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["follower", b"follower", "leader", b"leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "diverged", b"diverged", "failed_leader_epoch", b"failed_leader_epoch", "failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "moving", b"moving", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "diverged", b"diverged", "failed_leader_epoch", b"failed_leader_epoch", "failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "hang_over_in_ms", b"hang_over_in_ms", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "moving", b"moving", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -38,7 +38,7 @@ from tidelog.inspection.model import (
     ReplicaState,
     ServiceState,
 )
-from tidelog.inspection.resource_pressures import BrokerPressure, silencing
+from tidelog.inspection.resource_pressures import DISK, BrokerPressure, silencing
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 
@@ -435,6 +435,10 @@ class ClusterView:
                 own = state.broker is not None and state.id == pressure.broker_id
                 if own or (pressure.broker_id, pressure.resource) not in found:
                     found[pressure.broker_id, pressure.resource] = pressure
+        # A disk that fails or hangs is slow as well: that is one fault.
+        for broker_id in self.brokers:
+            if any(replica.failure == "disk_error" for replica in self.replicas_of(broker_id)):
+                found.pop((broker_id, DISK), None)
         return found
 
     def pressure(self, broker_id: int, resource: str) -> BrokerPressure | None:

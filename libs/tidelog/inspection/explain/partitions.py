@@ -410,9 +410,10 @@ def _failures(view: ClusterView) -> Iterator[Symptom]:
             key = view.keys.get(name)
             leads = replica.role == "leader" or (key is not None and key.leader == broker_id)
             cause, reason = _failing_leadership(view, name, broker_id, replica, reason)
+            severity = causes.CRITICAL if leads else causes.WARNING
             yield Symptom(
                 cause,
-                causes.CRITICAL if leads else causes.WARNING,
+                causes.INFO if replica.hang_over_in_ms > 0 else severity,
                 name,
                 f"broker {broker_id} {reason.words}",
                 f"are held by broker {broker_id}, which {reason.words}",

@@ -101,6 +101,12 @@ def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
     details.append(f'"{replica.failure_message}"' if replica.failure_message else "out of service")
     if replica.failure_ms >= 0:
         details.append(f", for {span(replica.failure_ms)}")
+    if replica.hang_over_in_ms > 0:
+        words = "has a disk that hung a moment ago"
+        details.append(
+            f"; it returns again, and counts as recovered in {span(replica.hang_over_in_ms)} if it "
+            "does not hang again"
+        )
     return Reason(Root(cause, broker_id), words, ("".join(details),))
 
 

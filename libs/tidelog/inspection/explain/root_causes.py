@@ -101,6 +101,8 @@ _SEVERITY_OF_MINOR = {
 _OTHER_EFFECTS = "_of_others"
 # Suffix of effects on partitions that the broker of the root leads.
 _LEADING = "_leading"
+# Suffix of effects on replicas that take records again.
+_RECOVERING = "_recovering"
 _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (
         causes.UNCLEAN_ELECTION,
@@ -123,6 +125,10 @@ _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (
         causes.LEADERSHIP_LEFT,
         lambda n: f"leadership of {plural(n, 'partition')} transferred to other brokers",
+    ),
+    (
+        causes.TAKES_NO_RECORDS + _RECOVERING,
+        lambda n: f"{plural(n, 'replica')} that took no records until then",
     ),
     (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
     (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
@@ -214,6 +220,8 @@ def _by_effect(
 def _variant(root: Root, symptom: Symptom) -> str:
     """Returns the suffix that selects the sentence about a symptom."""
     if symptom.cause == causes.TAKES_NO_RECORDS:
+        if symptom.severity == causes.INFO:
+            return _RECOVERING
         return _LEADING if symptom.severity == causes.CRITICAL else ""
     of_others = symptom.cause in _OF_ONE_REPLICA and symptom.broker != root.broker
     return _OTHER_EFFECTS if of_others else ""
@@ -260,6 +268,8 @@ def _summary(view: ClusterView, root: Root) -> str:
         return f"{details}{_memory_at_death(view, root)}"
     if root.cause == causes.DISK_FULL and machines.lacks_inodes(view, root.broker):
         details = f"broker {root.broker} has no inodes left on its disk"
+    if root.cause == causes.DISK_ERROR:
+        details = machines.hang_summary(view, root.broker) or details
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
         return details + _failing_since(view, root)
     if root.cause == causes.BROKER_STARTING:
@@ -380,7 +390,9 @@ def _next_step(
     is_unheard = silent is not None and silent.listening is Listening.SILENT
     if root.cause == causes.REPLICA_DEAD and left is None and is_unheard:
         return _TO_REACH.format(broker=root.broker)
-    return _NEXT_STEP[causes.REPLICA_DEAD if is_unfinished else root.cause].format(
+    hangs = machines.hang_next_step(view, root.broker) if root.cause == causes.DISK_ERROR else ""
+    step = hangs or _NEXT_STEP[causes.REPLICA_DEAD if is_unfinished else root.cause]
+    return step.format(
         broker=root.broker,
         directory=directory,
         leaders=" ".join(map(str, leaders)) or "BROKER",
