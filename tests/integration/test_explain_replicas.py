@@ -192,6 +192,24 @@ async def test_slow_recovering_and_dead_followers_are_distinguished(
     assert_not_blamed(found, pairs[2, 1])
 
 
+async def test_a_leader_whose_network_is_slow_is_named_and_not_its_followers(
+    world: World,
+) -> None:
+    """Broker 2 follows broker 1 through the slow proxy, and keeps up with broker 3."""
+    cluster, pairs = world.cluster, world.pairs
+    world.leader.bytes_per_second = 150_000
+    async with writing(cluster, pairs[1, 2]):
+        found = await until_found(cluster, ("leader_slow", 1))
+    await world.heal()
+
+    slow = the(found, "leader_slow")
+    assert pairs[1, 2] in slow.partitions
+    assert "broker 2 keeps up with broker 3" in said(slow)
+    assert "network between broker 1 and the followers" in slow.next_step
+    assert "replica_slow" not in {finding.cause for finding in found.findings}
+    assert_not_blamed(found, pairs[3, 2], pairs[2, 1])
+
+
 async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_stays_damage(
     world: World,
 ) -> None:

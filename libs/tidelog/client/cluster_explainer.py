@@ -29,7 +29,7 @@ from tidelog.client.service_round import (
     Identity,
     ServiceRound,
 )
-from tidelog.client.tcp_dial import dial as tcp_dial
+from tidelog.client.tcp_dial import dial_service
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import (
     Listening,
@@ -96,7 +96,7 @@ class Explainer:
         self,
         clock: Clock,
         connect: Callable[[], ExplainConnections] = GrpcConnections,
-        dial: Dial = tcp_dial,
+        dial: Dial = dial_service,
         dial_gateway: DialGateway = dial_gateway,
     ) -> None:
         self._clock = clock

@@ -140,6 +140,7 @@ class LeaderState:
     waiting_consumers: Sequence[WaitingConsumer] = ()
     written_bytes_per_second: int | None = None
     most_written_bytes_per_second: int | None = None
+    min_isr: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1125,7 +1125,7 @@ Global___LeaseEnds: _TypeAlias = LeaseEnds  # noqa: Y015
 
 @_typing.final
 class ServiceCrashes(_message.Message):
-    """Crashes of one service that follow each other within a minute. A clean stop ends the series."""
+    """Crashes of one service that follow each other within two minutes. A clean stop ends the series."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1647,6 +1647,7 @@ class LeaderState(_message.Message):
     WAITING_CONSUMERS_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     MOST_WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    MIN_ISR_FIELD_NUMBER: _builtins.int
     hw_stalled_ms: _builtins.int
     """Time for which records have waited for commitment without progress of the high watermark,
     in milliseconds; -1: no record waits.
@@ -1664,6 +1665,8 @@ class LeaderState(_message.Message):
     """
     most_written_bytes_per_second: _builtins.int
     """Maximum write rate within these seconds, in bytes per second. Unset: as above."""
+    min_isr: _builtins.int
+    """Minimum number of in-sync replicas for acks=all."""
     @_builtins.property
     def maximal_isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Broker ids of the replicas whose end offsets limit the high watermark."""
@@ -1687,10 +1690,11 @@ class LeaderState(_message.Message):
         waiting_consumers: _abc.Iterable[Global___WaitingConsumer] | None = ...,
         written_bytes_per_second: _builtins.int | None = ...,
         most_written_bytes_per_second: _builtins.int | None = ...,
+        min_isr: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second", "_written_bytes_per_second", b"_written_bytes_per_second", "most_written_bytes_per_second", b"most_written_bytes_per_second", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second", "_written_bytes_per_second", b"_written_bytes_per_second", "followers", b"followers", "hw_stalled_ms", b"hw_stalled_ms", "last_refused_ms", b"last_refused_ms", "maximal_isr", b"maximal_isr", "most_written_bytes_per_second", b"most_written_bytes_per_second", "refused_below_min_isr", b"refused_below_min_isr", "waiting_consumers", b"waiting_consumers", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second", "_written_bytes_per_second", b"_written_bytes_per_second", "followers", b"followers", "hw_stalled_ms", b"hw_stalled_ms", "last_refused_ms", b"last_refused_ms", "maximal_isr", b"maximal_isr", "min_isr", b"min_isr", "most_written_bytes_per_second", b"most_written_bytes_per_second", "refused_below_min_isr", b"refused_below_min_isr", "waiting_consumers", b"waiting_consumers", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__most_written_bytes_per_second: _TypeAlias = _typing.Literal["most_written_bytes_per_second"]  # noqa: Y015
     _WhichOneofArgType__most_written_bytes_per_second: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second"]  # noqa: Y015

@@ -82,7 +82,6 @@ class KnownControllers(EntriesById[KnownController]):
             if controller_id not in registered and past.counts_as_missing(now_ms)
         )
 
-
     def crashing(self) -> Iterator[tuple[int, KnownController]]:
         """Yields the controllers with a series of crashes, ordered by id."""
         for controller_id, past in sorted(self._entries.items()):

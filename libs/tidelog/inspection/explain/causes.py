@@ -60,6 +60,7 @@ MACHINE_REBOOTED = "machine_rebooted"
 CLOCK_SKEW = "clock_skew"
 CLOCK_IN_DOUBT = "clock_in_doubt"  # time-based retention is suspended
 REPLICA_SLOW = "replica_slow"
+LEADER_SLOW = "leader_slow"  # its followers keep up with other leaders
 REPLICA_CATCHING_UP = "replica_catching_up"
 REPLICA_CUT_OFF = "replica_cut_off"
 DISK_FULL = "disk_full"
@@ -120,6 +121,7 @@ ORDER = (
     REPLICAS_DIVERGED,
     REPLICA_CUT_OFF,
     REPLICA_SLOW,
+    LEADER_SLOW,
     REPLICA_CATCHING_UP,
     BROKER_STARTING,
     BROKER_STOPPING,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
@@ -21,6 +20,7 @@ from tidelog.inspection.explain.observation import (
 from tidelog.inspection.explain.reported_metadata import (
     Registry,
     active_controller,
+    as_its_leader_knows,
     controller_pressures,
     keys_of_leaders,
 )
@@ -31,7 +31,6 @@ from tidelog.inspection.model import (
     Departure,
     FollowerProgress,
     HeardBroker,
-    InSyncMember,
     LeaderState,
     PartitionKeyState,
     RejectedStart,
@@ -45,6 +44,9 @@ from tidelog.state_changes.event import Cause
 # A broker is alive if a leader has received a fetch from it within this time, or a follower an
 # answer, whatever happens at its address.
 PROOF_OF_LIFE_MS = 2_000
+# Replica fetches of a live broker follow each other within replica_fetch_max_wait_ms, which is this
+# by default.
+USUAL_FETCH_WAIT_MS = 500
 # Values of `RejectedStart.cause`: a process that ran and ended with a fault of its own; an address
 # that cannot be used; a broker id that belongs to another directory, or that another process holds.
 FAULT = "fault"
@@ -144,19 +146,26 @@ class ClusterView:
             return Liveness.UNREACHABLE if alive else Liveness.PAUSED
         if silent is not None and silent.listening is Listening.ERRS:
             return Liveness.UNREACHABLE
-        if registered and alive:
-            return Liveness.UNREACHABLE
         refuses = silent is not None and silent.listening is Listening.REFUSES
+        if registered and alive and not (refuses and self._has_just_ended(broker_id)):
+            return Liveness.UNREACHABLE
         # A registration proves nothing while the store cannot expire it. Neither does a missing
         # one if no service reports registrations.
         if (registered or self.registry.reporter is None) and not refuses:
             return Liveness.UNREACHABLE
         return Liveness.DEAD
 
+    def _has_just_ended(self, broker_id: int) -> bool:
+        """Whether signs of life are older than the refusal of a connection: the controller has lost
+        its connection too, and no replica fetch or answer is as new as those of a live broker."""
+        ages = (self.last_fetch_ms(broker_id), self.last_answer_ms(broker_id))
+        newest = min((age for age in ages if age is not None), default=PROOF_OF_LIFE_MS)
+        return not self.links.is_connected(broker_id) and newest > USUAL_FETCH_WAIT_MS
+
     def _address_is_taken(self, silent: SilentService) -> bool:
         """Whether another program uses the address of a broker that could not start."""
         alive = silent.id in self.registry.brokers or self.is_alive_by_peers(silent.id)
-        takes = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
+        takes = silent.listening.takes_connections
         failed = self.failed_start(silent.id)
         return takes and not alive and failed is not None and failed.cause == ADDRESS
 
@@ -471,24 +480,12 @@ class ClusterView:
             for key in (self.controller_state.partitions if self.controller_state else ())
         }
         return {
-            name: self._as_its_leader_knows(found[name])
+            name: as_its_leader_knows(
+                found[name], self.brokers.get(found[name].leader), self.leading(found[name])
+            )
             for name in sorted(found)
             if found[name].topic_id not in self.deleting
         }
-
-    def _as_its_leader_knows(self, key: PartitionKeyState) -> PartitionKeyState:
-        """Returns the key with the ISR that its leader has written since the key was read: services
-        are described one after the other, and the leader changes the ISR by itself."""
-        state = self.brokers.get(key.leader)
-        leading = self.leading(key)
-        if leading is None or state is None or state.broker is None:
-            return key
-        replica, leader = leading
-        if replica.leader_epoch != key.leader_epoch or not 0 < key.revision < replica.revision:
-            return key
-        members = [InSyncMember(f.broker_id, f.broker_epoch) for f in leader.followers if f.in_isr]
-        isr = (InSyncMember(key.leader, state.broker.broker_epoch), *members)
-        return replace(key, isr=isr, revision=replica.revision)
 
     def _described(self) -> dict[tuple[TopicPartition, int], ReplicaState]:
         found: dict[tuple[TopicPartition, int], ReplicaState] = {}

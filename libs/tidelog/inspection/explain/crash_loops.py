@@ -14,6 +14,8 @@ from tidelog.phrases import plural
 
 # So many crashes are a pattern. A service that is killed once or twice, and started again, is none.
 MANY_CRASHES = 3
+# A loop is over after this time without a crash, or after twice the usual time between two.
+OVER_AFTER_MS = 45_000
 
 
 def crash_loops(view: ClusterView) -> Iterator[Finding]:
@@ -26,8 +28,13 @@ def crash_loops(view: ClusterView) -> Iterator[Finding]:
             if key not in longest or crashes.count > longest[key].count:
                 longest[key] = crashes
     for _, crashes in sorted(longest.items()):
-        if crashes.count >= MANY_CRASHES:
+        if crashes.count >= MANY_CRASHES and not _is_over(crashes):
             yield _finding(view, crashes)
+
+
+def _is_over(crashes: ServiceCrashes) -> bool:
+    usual_ms = (crashes.since_ms - crashes.last_ms) // max(1, crashes.count - 1)
+    return crashes.last_ms > max(OVER_AFTER_MS, 2 * usual_ms)
 
 
 def _finding(view: ClusterView, crashes: ServiceCrashes) -> Finding:

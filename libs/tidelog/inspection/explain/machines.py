@@ -3,6 +3,7 @@ network loses."""
 
 from __future__ import annotations
 
+from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import MAX_NAMED, since, span
 from tidelog.inspection.model import RESERVE_FILES
@@ -39,7 +40,7 @@ def disk_lines(view: ClusterView, broker_id: int) -> list[str]:
 
 
 HANG_NEXT_STEP = (
-    "Check what else uses the disk of broker {broker} (iostat -x, iotop), the limits of its volume, "
+    "Check what else uses the disk of broker {broker} (iostat -x, iotop), the limits of its volume "
     "and the kernel's log of its machine. If its syncs return, the broker continues by itself. "
     "Otherwise stop it and repair or replace the disk; on a new, empty disk start it with "
     "--replace-directory{directory}."
@@ -48,6 +49,19 @@ AFTER_HANG_NEXT_STEP = (
     "Nothing, if the disk does not hang again. If it does, check what else uses the disk of broker "
     "{broker} (iostat -x, iotop), the limits of its volume, and the kernel's log of its machine."
 )
+
+
+def failing_since(view: ClusterView, root: Root) -> str:
+    """Returns since when the first of its replicas has failed in this way, or "" if unknown."""
+    state = view.brokers.get(root.broker)
+    ages = [
+        replica.failure_ms
+        for replica in (state.broker.replicas if state and state.broker else ())
+        if replica.failure == root.cause and replica.failure_ms >= 0
+    ]
+    if not ages or state is None:
+        return ""
+    return f" {since(state.now_ms - max(ages), state.now_ms)}"
 
 
 def hang_over_in_ms(view: ClusterView, broker_id: int) -> int | None:
@@ -88,6 +102,12 @@ NETWORK = "network"
 TO_SEE_LOSS = (
     "`ping -c 100` to its machine shows lost packets, `ss -ti` there connections that send again "
     "(retrans)"
+)
+
+LEADER_SLOW_NEXT_STEP = (
+    "Check the network between broker {broker} and the followers that are named: "
+    f"{TO_SEE_LOSS}. Then check what CPU and disk broker {{broker}} has left, and what else it has "
+    "to send. Its followers rejoin when they have caught up."
 )
 
 

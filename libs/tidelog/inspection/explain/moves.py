@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key
 from tidelog.inspection.explain.move_rates import tightest_throttle
 from tidelog.inspection.explain.replicas import rejection_of, was_caught_up_recently, why_behind
 from tidelog.inspection.model import PartitionKeyState, PartitionMoveState
+from tidelog.model import TopicPartition
 from tidelog.phrases import plural
 
 # Causes that end by themselves.
@@ -24,7 +26,7 @@ _CONTINUES = frozenset(
     }
 )
 # Causes that a bound on moves resembles.
-_BEHIND = frozenset({causes.REPLICA_CATCHING_UP, causes.REPLICA_SLOW})
+_BEHIND = frozenset({causes.REPLICA_CATCHING_UP, causes.REPLICA_SLOW, causes.LEADER_SLOW})
 
 
 def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
@@ -39,14 +41,24 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     hinders = any(reason.root.cause not in _CONTINUES for reason in reasons)
     waits = _cancellation_waits if move.cancelled else _move_waits
     symptom = waits(key, move, words, reasons, hinders)
-    rate = _sufficient_rate(view, key)
-    if move.cancelled or rate is None:
+    if move.cancelled or not hinders:
         return symptom
-    next_step = (
-        f"Raise the throttle above the write rate: tidelog throttle set {rate // 1_000}kB. Or give "
-        f"the move up: tidelog operations cancel {move.operation}"
-    )
-    return replace(symptom, next_step=next_step)
+    next_for = partial(_or_cancel, view, symptom.next_step)
+    return replace(symptom, next_step=next_for([symptom.name]), next_for=next_for)
+
+
+def _or_cancel(view: ClusterView, help_step: str, names: Sequence[TopicPartition]) -> str:
+    """Returns what helps the moves of these partitions, and the commands that cancel all of
+    them."""
+    keys = [view.keys[name] for name in names]
+    rates = [rate for key in keys if (rate := _sufficient_rate(view, key)) is not None]
+    if rates:
+        raised = f"tidelog throttle set {max(rates) // 1_000}kB"
+        help_step = f"Raise the throttle above the write rate: {raised}."
+    operations = dict.fromkeys(key.move.operation for key in keys if key.move is not None)
+    commands = [f"tidelog operations cancel {operation}" for operation in operations]
+    give_up = "give the move up" if len(commands) == 1 else "give the moves up"
+    return f"{help_step} Or {give_up}: {listed(commands, next_steps.MAX_COMMANDS)}"
 
 
 def _reason(
@@ -111,8 +123,7 @@ def _move_waits(
         f"{name} is moved from {listed(move.original)} to {listed(move.target)} and waits for "
         f"{waited} to be in sync: {words}",
         f"are moved and wait for {waited} to be in sync: {words}",
-        f"Help {waited}; see what it follows from. Until then the original replicas serve. Or "
-        f"cancel it: tidelog operations cancel {move.operation}"
+        f"Help {waited}; see what it follows from. Until then the original replicas serve."
         if hinders
         else "Nothing; it continues by itself"
         + (

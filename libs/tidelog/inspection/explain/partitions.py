@@ -461,6 +461,7 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
             if not replica.damaged or failure_of(replica, broker_id) is not None:
                 continue
             name = TopicPartition(replica.topic, replica.partition)
+            next_for = partial(next_steps.of_damaged_records, broker_id)
             stretches = listed(f"{d.first_offset} to {d.next_offset - 1}" for d in replica.damaged)
             yield Symptom(
                 causes.RECORDS_DAMAGED,
@@ -470,10 +471,7 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
                 f"{broker_id}, the last that held them, damaged them",
                 f"have records that the disk of broker {broker_id}, the last that held them, "
                 "damaged",
-                "Check that disk. Restore the records from a backup or an archive, or let "
-                f"consumers skip them (tidelog consume {name.topic} --on-damage skip, "
-                'Consumer(on_damage="skip")). The bytes that were found are in evidence/ in the '
-                f"data_dir of broker {broker_id}.",
+                next_for([name]),
                 (
                     f"{name}: broker-{broker_id} reports: offsets {stretches} are damaged; all "
                     f"others from {replica.log_start_offset} to {replica.log_end_offset - 1} can "
@@ -481,4 +479,5 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
                 ),
                 (),
                 broker_id,
+                next_for=next_for,
             )

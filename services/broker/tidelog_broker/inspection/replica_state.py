@@ -146,6 +146,7 @@ def leader_state(
     assert partition.state is not None
     written = write_rate(partition.log, now.wall_ms) if partition.state.adding else None
     return LeaderState(
+        min_isr=partition.state.min_isr,
         hw_stalled_ms=context.hw_stalled_ms(partition),
         maximal_isr=sorted(isr.maximal(partition.state, leading.proposed)),
         followers=[

@@ -49,8 +49,8 @@ class FlushTicket:
         self._directories = directories
         self.up_to = up_to
         self.state = state
-        # How many files and directories are on disk. A thread that does not return from the next one
-        # hangs, however many it has synced before.
+        # How many files and directories are on disk. A thread that does not return from the next
+        # one hangs, however many it has synced before.
         self.steps_done = 0
         self.done = False
         self.error: OSError | None = None

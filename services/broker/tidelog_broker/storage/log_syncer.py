@@ -31,10 +31,10 @@ MAX_LOGS_PER_THREAD = MAX_CONCURRENT_SYNCS // 2
 LATE_MS = 2 * THREAD_MS
 # Weight of the newest sync in the moving average of the duration.
 NEWEST_WEIGHT = 1 / 16
-# A sync of one file that is running at so many checks in a row, one a second, hangs: the disk counts
-# as failing until it returns. A log consists of several files: a slow disk that returns from each of
-# them does not hang. Checks are counted, and not time: a process that did not run is no fault of
-# the disk.
+# A sync of one file that is running at so many checks in a row, one a second, hangs: the disk
+# counts as failing until it returns. A log consists of several files: a slow disk that returns from
+# each of them does not hang. Checks are counted, and not time: a process that did not run is no
+# fault of the disk.
 HANG_CHECKS = 10
 # How many waiting logs one check reports.
 MAX_REPORTED_WAITING = 1_000

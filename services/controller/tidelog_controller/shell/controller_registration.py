@@ -124,10 +124,10 @@ class ControllerRegistration:
             fault_at_ms=now_ms if fault else 0,
         )
         if self._crashes and not known.stopped_at_ms:
-            count, since_ms, at_ms = self._crashes
+            length, since_ms, at_ms = self._crashes
             known = replace(
                 known,
-                crashes=count,
+                crashes=length,
                 crashing_since_ms=since_ms,
                 crashed_at_ms=at_ms,
                 crash_reason=self._crash_reason,

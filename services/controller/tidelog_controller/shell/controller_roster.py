@@ -57,9 +57,7 @@ class ControllerRoster:
         for controller_id, past in self._past.crashing():
             series = CrashSeries(past.crashes, past.crashing_since_ms, past.crashed_at_ms)
             if not series.is_over(now_ms):
-                yield series.described(
-                    "controller", controller_id, "", now_ms, past.crash_reason
-                )
+                yield series.described("controller", controller_id, "", now_ms, past.crash_reason)
 
     def process(self, controller_id: int) -> ControllerProcess | None:
         known = self._known.get(controller_id)

@@ -16,9 +16,7 @@ MAX_DEPARTURES = 1_000
 
 
 def crashes_of(departure: Departure) -> CrashSeries:
-    return CrashSeries(
-        departure.crashes, departure.crashing_since_ms, departure.crashed_at_ms
-    )
+    return CrashSeries(departure.crashes, departure.crashing_since_ms, departure.crashed_at_ms)
 
 
 class Departures:

@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 from simulation.disk import refusal
 from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.storage.log_syncer import HANG_CHECKS, MAX_CONCURRENT_SYNCS, LogSyncer
 from unit.broker.broker_parts import KEY, Replicas, append, until_idle
@@ -354,9 +355,11 @@ async def test_a_slow_disk_that_returns_from_each_file_does_not_hang() -> None:
     """A sync of one log syncs its segments, its epochs and its directory one after the other."""
     async with running() as broker:
         partition = await broker.lead()
-        ticket = partition.log.begin_flush()
+        log = partition.log
+        assert isinstance(log, Log)
+        ticket = log.begin_flush()
         assert ticket is not None
-        partition.log.begin_flush = lambda: ticket  # type: ignore[method-assign]
+        log.begin_flush = lambda: ticket  # type: ignore[method-assign]
         append(partition)
         await until_idle()
         for _ in range(3):

@@ -133,7 +133,10 @@ class DescribedCluster:
             for b in key.replicas
             if b != broker_id
         )
-        return replace(replica, leader=LeaderState(maximal_isr=in_isr, followers=followers))
+        return replace(
+            replica,
+            leader=LeaderState(maximal_isr=in_isr, followers=followers, min_isr=key.min_isr),
+        )
 
     # Faults.
 

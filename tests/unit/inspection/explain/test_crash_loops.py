@@ -19,9 +19,11 @@ def cluster() -> DescribedCluster:
     return described
 
 
-def crashed(role: str = "broker", id: int = 3, count: int = 5, reason: str = "") -> ServiceCrashes:
+def crashed(
+    role: str = "broker", service_id: int = 3, count: int = 5, reason: str = ""
+) -> ServiceCrashes:
     address = "127.0.0.1:7600" if role == "gateway" else ""
-    return ServiceCrashes(role, id, address, count, 52_000, 4_000, reason)
+    return ServiceCrashes(role, service_id, address, count, 52_000, 4_000, reason)
 
 
 def test_a_broker_in_a_crash_loop_is_named_while_it_runs(cluster: DescribedCluster) -> None:
@@ -47,13 +49,13 @@ def test_the_reason_of_the_last_crash_is_named_if_the_process_left_one(
 
 
 @pytest.mark.parametrize(
-    ("role", "id", "named"),
+    ("role", "service_id", "named"),
     [("controller", 2, "controller 2"), ("gateway", -1, "the gateway at 127.0.0.1:7600")],
 )
 def test_controllers_and_gateways_are_named_too(
-    cluster: DescribedCluster, role: str, id: int, named: str
+    cluster: DescribedCluster, role: str, service_id: int, named: str
 ) -> None:
-    cluster.crashes.append(crashed(role, id, reason="no memory"))
+    cluster.crashes.append(crashed(role, service_id, reason="no memory"))
     loop = found(cluster.explain(), "crash_loop")
     assert loop.summary.startswith(f"{named} has crashed 5 times")
     assert "no memory" in said(loop)

@@ -7,7 +7,7 @@ import pytest
 from tidelog.inspection.resource_pressures import BrokerPressure
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, found, said
 
-HANGS = {"failure": "disk_error", "failure_message": "a sync has not returned", "failure_ms": 12_000}
+HANGS = {"failure": "disk_error", "failure_message": "it does not return", "failure_ms": 12_000}
 
 
 @pytest.fixture
