@@ -37,6 +37,7 @@ from integration.explaining import (
 )
 from integration.full_disk import FileSizeLimit
 from integration.reconfigured import restart_broker, until_registered
+from integration.suggested_steps import lead_as_preferred
 from integration.tcp_proxy import TcpProxy
 from integration.topics import describe, until_in_sync
 from tidelog.cli.exit_status import ExitStatus
@@ -197,6 +198,7 @@ async def test_a_leader_whose_network_is_slow_is_named_and_not_its_followers(
 ) -> None:
     """Broker 2 follows broker 1 through the slow proxy, and keeps up with broker 3."""
     cluster, pairs = world.cluster, world.pairs
+    await lead_as_preferred(cluster)
     world.leader.bytes_per_second = 150_000
     async with writing(cluster, pairs[1, 2]):
         found = await until_found(cluster, ("leader_slow", 1))
