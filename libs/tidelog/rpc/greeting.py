@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import ssl
 from contextlib import suppress
 
 # A gRPC server sends its HTTP/2 settings at once. A process that is paused, or gets too little CPU,
 # sends nothing within this time.
 GREETING_TIMEOUT_SECONDS = 0.3
+TLS_TIMEOUT_SECONDS = 1.0
 _HTTP_2_OPENING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _FRAME_HEADER_BYTES = 9
 _SETTINGS = 4
@@ -45,14 +47,34 @@ def recognized(first: bytes) -> Greeting:
 
 async def greeting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Greeting:
     """Opens HTTP/2 on a new connection and returns what the server answers; NONE: nothing, or it
-    ends the connection. Never raises, and leaves the connection to the caller."""
+    ends the connection, as a broker does at its limit of connections. Never raises, and leaves the
+    connection to the caller.
+
+    Some TLS servers end such a connection without an answer, so that they are asked by TLS."""
     first = b""
-    with suppress(OSError, TimeoutError):
+    peer = writer.get_extra_info("peername")
+    has_ended = False
+    with suppress(TimeoutError):
         async with asyncio.timeout(GREETING_TIMEOUT_SECONDS):
             writer.write(_HTTP_2_OPENING)
-            while len(first) < _FRAME_HEADER_BYTES:
-                received = await reader.read(_FRAME_HEADER_BYTES - len(first))
-                if not received:
-                    break
-                first += received
+            try:
+                while len(first) < _FRAME_HEADER_BYTES and not has_ended:
+                    received = await reader.read(_FRAME_HEADER_BYTES - len(first))
+                    first, has_ended = first + received, not received
+            except OSError:
+                has_ended = True
+    if has_ended and not first and await _speaks_tls(peer):
+        return Greeting.TLS
     return recognized(first)
+
+
+async def _speaks_tls(peer: tuple[str, int]) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(TLS_TIMEOUT_SECONDS):
+            _, writer = await asyncio.open_connection(*peer[:2], ssl=context)
+            writer.close()
+            return True
+    return False
