@@ -279,7 +279,12 @@ async def test_a_slow_store_is_reported_beside_a_dead_broker(world: World) -> No
     world.store.delay_seconds = 0.4
     try:
         await cluster.kill(3)
-        found = await until_found(cluster, ("store_slow", -1), ("replica_dead", 3))
+        found = await until_found(
+            cluster,
+            ("store_slow", -1),
+            ("replica_dead", 3),
+            saying=("elections and ISR changes take as long",),
+        )
         healthy = await faults_of(cluster, pairs[1, 2])
     finally:
         world.store.delay_seconds = 0.0
