@@ -461,16 +461,8 @@ def encode_departure(departure: Departure) -> bytes:
 
 def decode_departure(value: bytes) -> Departure:
     raw = json.loads(value)
-    return Departure(
-        raw["broker_epoch"],
-        Cause.parse(raw["cause"]),
-        raw["at_ms"],
-        raw["address"],
-        raw.get("external_address", ""),
-        raw.get("crashes", 0),
-        raw.get("crashing_since_ms", 0),
-        raw.get("crashed_at_ms", 0),
-    )
+    known = {name: raw[name] for name in Departure._fields if name in raw}
+    return Departure(**{**known, "cause": Cause.parse(raw["cause"])})
 
 
 def encode(
