@@ -184,6 +184,9 @@ async def test_leaders_that_are_not_preferred_are_a_note_and_no_fault(
         healthy = await of_partition(cluster, pairs[1, 2])
     finally:
         cluster.resume(PAUSED)
+    # Without a controller, the next test gets no newer record of its end than this one.
+    await cluster.kill(DEAD)
+    await until_found(cluster, ("replica_dead", DEAD))
     await all_back(cluster)
 
     note = the(found, "not_preferred_leader", DEAD)
