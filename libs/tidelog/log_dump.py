@@ -23,8 +23,12 @@ def segment_paths(path: Path) -> list[Path]:
                 f"directory or one of its segments"
             )
         return segments
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is no file; name a partition's directory or one of its segments"
+        )
     return [path]
 
 

@@ -37,6 +37,7 @@ from integration.explaining import (
 )
 from integration.full_disk import FileSizeLimit
 from integration.reconfigured import restart_broker, until_registered
+from integration.suggested_steps import lead_as_preferred
 from integration.tcp_proxy import TcpProxy
 from integration.topics import describe, until_in_sync
 from tidelog.cli.exit_status import ExitStatus
@@ -193,6 +194,25 @@ async def test_slow_recovering_and_dead_followers_are_distinguished(
     assert_not_blamed(found, pairs[2, 1])
 
 
+async def test_a_leader_whose_network_is_slow_is_named_and_not_its_followers(
+    world: World,
+) -> None:
+    """Broker 2 follows broker 1 through the slow proxy, and keeps up with broker 3."""
+    cluster, pairs = world.cluster, world.pairs
+    await lead_as_preferred(cluster)
+    world.leader.bytes_per_second = 150_000
+    async with writing(cluster, pairs[1, 2]):
+        found = await until_found(cluster, ("leader_slow", 1))
+    await world.heal()
+
+    slow = the(found, "leader_slow")
+    assert pairs[1, 2] in slow.partitions
+    assert "broker 2 keeps up with broker 3" in said(slow)
+    assert "network between broker 1 and the followers" in slow.next_step
+    assert "replica_slow" not in {finding.cause for finding in found.findings}
+    assert_not_blamed(found, pairs[3, 2], pairs[2, 1])
+
+
 async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_stays_damage(
     world: World,
 ) -> None:
@@ -260,7 +280,12 @@ async def test_a_slow_store_is_reported_beside_a_dead_broker(world: World) -> No
     world.store.delay_seconds = 0.4
     try:
         await cluster.kill(3)
-        found = await until_found(cluster, ("store_slow", -1), ("replica_dead", 3))
+        found = await until_found(
+            cluster,
+            ("store_slow", -1),
+            ("replica_dead", 3),
+            saying=("elections and ISR changes take as long",),
+        )
         healthy = await faults_of(cluster, pairs[1, 2])
     finally:
         world.store.delay_seconds = 0.0

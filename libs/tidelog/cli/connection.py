@@ -8,9 +8,9 @@ above it; the default ports of this machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
 
@@ -96,20 +96,24 @@ def no_service_answers(reason: str, *, paused: bool = False) -> ClusterUnreachab
     )
 
 
-async def check_any_listens(bootstrap: Bootstrap) -> None:
-    """Raises `ClusterUnreachableError` at once if every address refuses connections or no name
-    resolves, so that a command does not wait for a cluster that is not running. The client detects
-    all other problems."""
+async def check_any_listens(bootstrap: Bootstrap, *, only_foreign: bool = False) -> None:
+    """Raises `ClusterUnreachableError` at once if every address refuses connections, does not
+    resolve, or belongs to another program, so that a command does not wait for a cluster that is
+    not running. The client detects all other problems. `only_foreign`: raises only if another
+    program listens at one of these addresses."""
     import asyncio
     import socket
 
+    from tidelog.rpc.greeting import greeting
+
     unresolved: list[str] = []
+    foreign: list[str] = []
 
     async def refusal(address: str) -> str | None:
         host, _, port = address.strip().rpartition(":")
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_SECONDS):
-                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except TimeoutError:
             return None
         except socket.gaierror as error:
@@ -117,18 +121,46 @@ async def check_any_listens(bootstrap: Bootstrap) -> None:
             return str(error)
         except OSError as error:
             return error.strerror or str(error)
+        found = await greeting(reader, writer)
         writer.close()
-        return None
+        if not found.is_foreign:
+            return None
+        foreign.append(f"{address.strip()} {found.value}")
+        return found.value
 
     addresses = [address for address in bootstrap.addresses.split(",") if address.strip()]
-    refusals = await asyncio.gather(*map(refusal, addresses))
-    if all(refusals) and len(unresolved) == len(addresses):
+    if not await _all_refuse(map(refusal, addresses)):
+        return
+    if foreign:
+        raise ClusterUnreachableError(
+            f"no broker listens at {','.join(addresses)} (from {bootstrap.source}): "
+            f"{', '.join(foreign)} (is it the port of a gateway or of metrics?); name a broker's "
+            "gRPC address with --bootstrap host:port"
+        )
+    if only_foreign:
+        return
+    if len(unresolved) == len(addresses):
         raise ClusterUnreachableError(
             f"the host name {', '.join(sorted(set(unresolved)))} (from {bootstrap.source}) cannot "
             "be resolved; correct it, or name running brokers with --bootstrap host:port"
         )
-    if all(refusals):
-        raise ClusterUnreachableError(
-            f"no broker listens at {','.join(addresses)} (from {bootstrap.source}); start the "
-            "cluster (make up), or name running brokers with --bootstrap host:port"
-        )
+    raise ClusterUnreachableError(
+        f"no broker listens at {','.join(addresses)} (from {bootstrap.source}); start the "
+        "cluster (make up), or name running brokers with --bootstrap host:port"
+    )
+
+
+async def _all_refuse(refusals: Iterable[Coroutine[Any, Any, str | None]]) -> bool:
+    """Returns False as soon as one of them returns None. Cancels the others."""
+    import asyncio
+
+    dialed = [asyncio.create_task(refusal) for refusal in refusals]
+    try:
+        for each in asyncio.as_completed(dialed):
+            if await each is None:
+                return False
+        return True
+    finally:
+        for task in dialed:
+            task.cancel()
+        await asyncio.gather(*dialed, return_exceptions=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.connection import no_service_answers
+from tidelog.cli.connection import check_any_listens, no_service_answers
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import write_json, write_line
 from tidelog.cli.session import (
@@ -96,9 +96,13 @@ def answer_time_ms(timeout_seconds: float) -> int:
     """
     least_seconds = LEAST_ANSWER_MS / 1000
     if not least_seconds <= timeout_seconds <= MAX_TIMEOUT_SECONDS:
+        why = (
+            f"in less than {least_seconds:g} s a healthy service could not answer; "
+            if timeout_seconds < least_seconds
+            else ""
+        )
         raise UsageError(
-            f"--timeout {timeout_seconds:g}: in less than {least_seconds:g} s a healthy service "
-            f"could not answer; give {least_seconds:g} to {MAX_TIMEOUT_SECONDS:g}"
+            f"--timeout {timeout_seconds:g}: {why}give {least_seconds:g} to {MAX_TIMEOUT_SECONDS:g}"
         )
     return round(timeout_seconds * 1000)
 
@@ -148,6 +152,7 @@ async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatu
             raise UsageError(error.message) from error
         raise
     except NoServiceAnswersError as error:
+        await check_any_listens(session.found_bootstrap(), only_foreign=True)
         paused = any(service.listening is Listening.ACCEPTS for service in error.silent)
         raise no_service_answers(error.reason, paused=paused) from error
     if session.as_json:

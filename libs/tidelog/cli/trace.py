@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.connection import no_service_answers
+from tidelog.cli.connection import check_any_listens, no_service_answers
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import json_line, timestamp_text, write_line, write_note
 from tidelog.cli.session import (
@@ -147,6 +147,7 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
                 streams.recent(scope), published(addresses, scope)
             )
         except UnreachableError as error:
+            await check_any_listens(session.found_bootstrap(), only_foreign=True)
             raise no_service_answers(error.reason) from error
         events = [*read.events, *gathered.events]
         try:

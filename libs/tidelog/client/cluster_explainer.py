@@ -29,7 +29,7 @@ from tidelog.client.service_round import (
     Identity,
     ServiceRound,
 )
-from tidelog.client.tcp_dial import dial as tcp_dial
+from tidelog.client.tcp_dial import dial_service
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import (
     Listening,
@@ -52,6 +52,7 @@ from tidelog.inspection.model import (
     ServiceState,
     StateRequest,
 )
+from tidelog.inspection.resource_pressures import silencing
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire, partition_count
 from tidelog.v1 import broker_pb2
@@ -95,7 +96,7 @@ class Explainer:
         self,
         clock: Clock,
         connect: Callable[[], ExplainConnections] = GrpcConnections,
-        dial: Dial = tcp_dial,
+        dial: Dial = dial_service,
         dial_gateway: DialGateway = dial_gateway,
     ) -> None:
         self._clock = clock
@@ -191,8 +192,8 @@ class Explainer:
         controller answers, or it does not know the topic: the metadata of a broker."""
         active = active_controller(states)
         if active is not None and _reports_scope(active, scope):
-            departed = () if scope.topic else _departed_brokers(found, states, silent)
-            keys = await self._keys_with(found, active, departed) if departed else ()
+            suspects = () if scope.topic else _suspect_brokers(found, states, silent)
+            keys = await self._keys_with(found, active, suspects) if suspects else ()
             if keys is not None:
                 return keys
         brokers = [state for state in states if state.role == BROKER]
@@ -271,20 +272,21 @@ def _epochs_of_registered(controller: ServiceState) -> dict[int, int]:
     return {broker.broker_id: broker.broker_epoch for broker in registered}
 
 
-def _departed_brokers(
+def _suspect_brokers(
     found: ServiceRound, states: Sequence[ServiceState], silent: Sequence[SilentService]
 ) -> tuple[int, ...]:
-    """Returns the ids of brokers that may be dead or stalled, and of those that are starting."""
-    ids = {
-        service.id
-        for service in silent
-        if service.role == BROKER and service.listening is not Listening.BUSY
-    }
-    departed = {id_ for id_ in ids if id_ >= 0 and (BROKER, id_) not in found.states}
-    departed |= {
-        state.id for state in states if state.broker is not None and state.broker.is_starting
-    }
-    return tuple(sorted(departed))
+    """Returns the ids of brokers whose partitions may be affected, however healthy their keys are:
+    those that did not answer, are starting, or report a shortage that makes them late."""
+    ids = {service.id for service in silent if service.role == BROKER}
+    suspects = {id_ for id_ in ids if id_ >= 0 and (BROKER, id_) not in found.states}
+    for state in states:
+        if state.broker is not None and state.broker.is_starting:
+            suspects.add(state.id)
+        reporting = state.controller or state.broker
+        for pressure in reporting.pressures if reporting is not None else ():
+            if silencing({pressure.resource: pressure}):
+                suspects.add(pressure.broker_id)
+    return tuple(sorted(suspects))
 
 
 def _reports_scope(active: ServiceState | None, scope: Scope) -> bool:

@@ -10,7 +10,7 @@ from tidelog.client.cluster_explainer import DEFAULT_TIMEOUT_MS, Explainer, long
 from tidelog.client.connections import GrpcConnections
 from tidelog.client.hedging import first_answer
 from tidelog.client.service_round import Dial, ExplainConnections, Identity, answers_probe
-from tidelog.client.tcp_dial import dial as tcp_dial
+from tidelog.client.tcp_dial import dial_service
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import Explanation, Finding, Scope
@@ -46,7 +46,7 @@ async def explain_cluster(
     clock: Clock | None = None,
     connect: Callable[[], ExplainConnections] = GrpcConnections,
     known: Mapping[str, Identity] | None = None,
-    dial: Dial = tcp_dial,
+    dial: Dial = dial_service,
 ) -> Explanation:
     """Explains a cluster through a service that queries all the others.
 

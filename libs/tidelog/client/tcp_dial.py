@@ -7,10 +7,29 @@ import socket
 from collections.abc import Sequence
 
 from tidelog.inspection.explain import Listening
+from tidelog.rpc.greeting import greeting
 
 DIAL_TIMEOUT_MS = 1_000
 # Addresses of one name that are tried.
 MAX_ADDRESSES = 4
+
+
+async def dial_service(address: str) -> Listening:
+    """Like `dial`, and also recognizes other programs by what they send on a second connection."""
+    listening = await dial(address)
+    if listening is not Listening.ACCEPTS:
+        return listening
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(DIAL_TIMEOUT_MS / 1000):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except (OSError, TimeoutError):
+        return listening
+    try:
+        found = await greeting(reader, writer)
+    finally:
+        writer.close()
+    return Listening(found.value) if found.is_foreign else listening
 
 
 async def dial(address: str) -> Listening:

@@ -1,4 +1,5 @@
-"""Waiting controllers, ended leases, and connections to brokers, as controllers report them."""
+"""Waiting controllers, ended leases, crashes, and connections to brokers, as controllers report
+them."""
 
 from __future__ import annotations
 
@@ -24,6 +25,20 @@ class LeaseEnds:
     count: int
     window_ms: int
     last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCrashes:
+    """Crashes of one service that follow each other. `since_ms`, `last_ms`: ages of the first and
+    the last one. `reason`: of the last one, as the process reported it; empty: unknown."""
+
+    role: str
+    id: int
+    address: str
+    count: int
+    since_ms: int
+    last_ms: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

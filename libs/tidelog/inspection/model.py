@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
-from tidelog.inspection.controller_reports import BrokerConnection, LeaseEnds, WaitingController
+from tidelog.inspection import controller_reports as reports
 from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.resource_pressures import BrokerPressure, ControllerPressure
 
@@ -140,6 +140,7 @@ class LeaderState:
     waiting_consumers: Sequence[WaitingConsumer] = ()
     written_bytes_per_second: int | None = None
     most_written_bytes_per_second: int | None = None
+    min_isr: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,7 @@ class ReplicaState:
     failed_leader_epoch: int = NOT_KNOWN
     damaged: Sequence[DamagedOffsets] = ()
     diverged: Sequence[DivergedOffsets] = ()
+    hang_over_in_ms: int = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,10 +421,11 @@ class ControllerState:
     rejected_starts: Sequence[RejectedStart] = ()
     in_maintenance: Sequence[int] = ()
     gateways: Sequence[AnnouncedGateway] = ()
-    lease_ends: Sequence[LeaseEnds] = ()
-    connections: Sequence[BrokerConnection] = ()
+    lease_ends: Sequence[reports.LeaseEnds] = ()
+    crashes: Sequence[reports.ServiceCrashes] = ()
+    connections: Sequence[reports.BrokerConnection] = ()
     controller_pressures: Sequence[ControllerPressure] = ()
-    waiting_controllers: Sequence[WaitingController] = ()
+    waiting_controllers: Sequence[reports.WaitingController] = ()
 
 
 @dataclass(frozen=True, slots=True)

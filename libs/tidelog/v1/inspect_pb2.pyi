@@ -1127,6 +1127,52 @@ class LeaseEnds(_message.Message):
 Global___LeaseEnds: _TypeAlias = LeaseEnds  # noqa: Y015
 
 @_typing.final
+class ServiceCrashes(_message.Message):
+    """Crashes of one service that follow each other within two minutes. A clean stop ends the series."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    """"broker", "controller" or "gateway"."""
+    id: _builtins.int
+    """Id of a broker or controller; -1 for a gateway, which has none."""
+    address: _builtins.str
+    """Address of a gateway, host:port; empty for others."""
+    count: _builtins.int
+    """Number of crashes."""
+    since_ms: _builtins.int
+    """Time since the first crash, in milliseconds."""
+    last_ms: _builtins.int
+    """Time since the last crash, in milliseconds."""
+    reason: _builtins.str
+    """Reason of the last crash, as the process reported it; empty: unknown."""
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        id: _builtins.int = ...,
+        address: _builtins.str = ...,
+        count: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        last_ms: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "count", b"count", "id", b"id", "last_ms", b"last_ms", "reason", b"reason", "role", b"role", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServiceCrashes: _TypeAlias = ServiceCrashes  # noqa: Y015
+
+@_typing.final
 class BrokerConnection(_message.Message):
     """The connection of the active controller to a registered broker."""
 
@@ -1391,6 +1437,7 @@ class ReplicaState(_message.Message):
     FAILED_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
     DIVERGED_FIELD_NUMBER: _builtins.int
+    HANG_OVER_IN_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """Topic name."""
     topic_id: _builtins.str
@@ -1430,6 +1477,10 @@ class ReplicaState(_message.Message):
     failed_leader_epoch: _builtins.int
     """Last leader epoch in which this replica led and its disk rejected its log; -1: none since
     the failure began.
+    """
+    hang_over_in_ms: _builtins.int
+    """Of a disk that hung: time until it counts as recovered if it does not hang again, in
+    milliseconds. 0: it hangs now; -1: it did not hang.
     """
     @_builtins.property
     def leader(self) -> Global___LeaderState:
@@ -1475,10 +1526,11 @@ class ReplicaState(_message.Message):
         failed_leader_epoch: _builtins.int = ...,
         damaged: _abc.Iterable[Global___DamagedOffsets] | None = ...,
         diverged: _abc.Iterable[Global___DivergedOffsets] | None = ...,
+        hang_over_in_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["follower", b"follower", "leader", b"leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "diverged", b"diverged", "failed_leader_epoch", b"failed_leader_epoch", "failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "moving", b"moving", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "diverged", b"diverged", "failed_leader_epoch", b"failed_leader_epoch", "failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "hang_over_in_ms", b"hang_over_in_ms", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "moving", b"moving", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1598,6 +1650,7 @@ class LeaderState(_message.Message):
     WAITING_CONSUMERS_FIELD_NUMBER: _builtins.int
     WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     MOST_WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    MIN_ISR_FIELD_NUMBER: _builtins.int
     hw_stalled_ms: _builtins.int
     """Time for which records have waited for commitment without progress of the high watermark,
     in milliseconds; -1: no record waits.
@@ -1615,6 +1668,8 @@ class LeaderState(_message.Message):
     """
     most_written_bytes_per_second: _builtins.int
     """Maximum write rate within these seconds, in bytes per second. Unset: as above."""
+    min_isr: _builtins.int
+    """Minimum number of in-sync replicas for acks=all."""
     @_builtins.property
     def maximal_isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Broker ids of the replicas whose end offsets limit the high watermark."""
@@ -1638,10 +1693,11 @@ class LeaderState(_message.Message):
         waiting_consumers: _abc.Iterable[Global___WaitingConsumer] | None = ...,
         written_bytes_per_second: _builtins.int | None = ...,
         most_written_bytes_per_second: _builtins.int | None = ...,
+        min_isr: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second", "_written_bytes_per_second", b"_written_bytes_per_second", "most_written_bytes_per_second", b"most_written_bytes_per_second", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second", "_written_bytes_per_second", b"_written_bytes_per_second", "followers", b"followers", "hw_stalled_ms", b"hw_stalled_ms", "last_refused_ms", b"last_refused_ms", "maximal_isr", b"maximal_isr", "most_written_bytes_per_second", b"most_written_bytes_per_second", "refused_below_min_isr", b"refused_below_min_isr", "waiting_consumers", b"waiting_consumers", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second", "_written_bytes_per_second", b"_written_bytes_per_second", "followers", b"followers", "hw_stalled_ms", b"hw_stalled_ms", "last_refused_ms", b"last_refused_ms", "maximal_isr", b"maximal_isr", "min_isr", b"min_isr", "most_written_bytes_per_second", b"most_written_bytes_per_second", "refused_below_min_isr", b"refused_below_min_isr", "waiting_consumers", b"waiting_consumers", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__most_written_bytes_per_second: _TypeAlias = _typing.Literal["most_written_bytes_per_second"]  # noqa: Y015
     _WhichOneofArgType__most_written_bytes_per_second: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second"]  # noqa: Y015
@@ -1812,6 +1868,7 @@ class ControllerState(_message.Message):
     CONNECTIONS_FIELD_NUMBER: _builtins.int
     CONTROLLER_PRESSURES_FIELD_NUMBER: _builtins.int
     WAITING_CONTROLLERS_FIELD_NUMBER: _builtins.int
+    CRASHES_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     """The controller is active."""
     controller_epoch: _builtins.int
@@ -1898,6 +1955,12 @@ class ControllerState(_message.Message):
     def waiting_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingController]:
         """Controllers that wait to register, ordered by id. Also reported by a standby."""
 
+    @_builtins.property
+    def crashes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServiceCrashes]:
+        """Services that crash again and again: brokers, as the active controller saw it; controllers
+        and gateways, also reported by a standby.
+        """
+
     def __init__(
         self,
         *,
@@ -1922,10 +1985,11 @@ class ControllerState(_message.Message):
         connections: _abc.Iterable[Global___BrokerConnection] | None = ...,
         controller_pressures: _abc.Iterable[Global___ControllerPressure] | None = ...,
         waiting_controllers: _abc.Iterable[Global___WaitingController] | None = ...,
+        crashes: _abc.Iterable[Global___ServiceCrashes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision", "waiting_controllers", b"waiting_controllers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "crashes", b"crashes", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision", "waiting_controllers", b"waiting_controllers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass
 
 from tidelog.inspection.controller_reports import WaitingController
@@ -31,6 +31,8 @@ class KnownController:
     - `stopped_at_ms`: when its last process stopped cleanly; 0: it runs, or it crashed.
     - `fault`, `fault_at_ms`: the fault with which its last process ended, as it reported, and
       when.
+    - `crashes`, `crashing_since_ms`, `crashed_at_ms`, `crash_reason`: the latest series of its
+      crashes, as the next process counted them, and why the last one happened, if it reported it.
     """
 
     address: str
@@ -38,6 +40,10 @@ class KnownController:
     stopped_at_ms: int = 0
     fault: str = ""
     fault_at_ms: int = 0
+    crashes: int = 0
+    crashing_since_ms: int = 0
+    crashed_at_ms: int = 0
+    crash_reason: str = ""
 
     def counts_as_missing(self, now_ms: int) -> bool:
         return now_ms - max(self.seen_at_ms, self.stopped_at_ms) <= MISSING_FOR_MS
@@ -75,6 +81,12 @@ class KnownControllers(EntriesById[KnownController]):
             for controller_id, past in sorted(self._entries.items())
             if controller_id not in registered and past.counts_as_missing(now_ms)
         )
+
+    def crashing(self) -> Iterator[tuple[int, KnownController]]:
+        """Yields the controllers with a series of crashes, ordered by id."""
+        for controller_id, past in sorted(self._entries.items()):
+            if past.crashes:
+                yield controller_id, past
 
 
 def encode_waiting_controller(waiting: WaitingController) -> bytes:

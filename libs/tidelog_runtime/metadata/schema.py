@@ -21,6 +21,9 @@ FORMAT_VERSION = 1
 NOT_WHOLE = 0
 # Fields that were added later, with the values that mean "not set".
 _LATER_FIELDS: Mapping[str, object] = {
+    "crashed_at_ms": 0,
+    "crashes": 0,
+    "crashing_since_ms": 0,
     "external_address": "",
     "first_leader_epoch": 0,
     "host": "",
@@ -259,13 +262,18 @@ class BrokerRegistration:
 class Departure(NamedTuple):
     """Value of `brokers/departures/<id>`: how the broker's last ended incarnation ended, as the
     active controller saw it. Kept after the broker returns, until its next incarnation ends.
-    Reported only. `at_ms`: wall clock at which the end was noticed."""
+    Reported only. `at_ms`: wall clock at which the end was noticed.
+
+    `crashes`, `crashing_since_ms`, `crashed_at_ms`: the broker's latest series of crashes."""
 
     broker_epoch: int
     cause: Cause
     at_ms: int
     address: str
     external_address: str = ""
+    crashes: int = 0
+    crashing_since_ms: int = 0
+    crashed_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,13 +461,8 @@ def encode_departure(departure: Departure) -> bytes:
 
 def decode_departure(value: bytes) -> Departure:
     raw = json.loads(value)
-    return Departure(
-        raw["broker_epoch"],
-        Cause.parse(raw["cause"]),
-        raw["at_ms"],
-        raw["address"],
-        raw.get("external_address", ""),
-    )
+    known = {name: raw[name] for name in Departure._fields if name in raw}
+    return Departure(**{**known, "cause": Cause.parse(raw["cause"])})
 
 
 def encode(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,8 @@ from tidelog.cli.connection import (
     find_bootstrap,
 )
 from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
+from tidelog.client.tcp_dial import dial_service
+from tidelog.inspection.explain import Listening
 from tidelog_runtime.local.cluster_file import BrokerPart, ClusterFile, ControllerPart
 
 VARIABLE = {"TIDELOG_BOOTSTRAP": "b:2"}
@@ -81,6 +86,44 @@ async def test_one_listening_address_is_enough() -> None:
         reserved.bind(("127.0.0.1", 0))
         addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in (reserved, listening)]
         await check_any_listens(Bootstrap(",".join(addresses), "--bootstrap"))
+
+
+FOREIGN = [
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP/1.1, not gRPC"),
+    (bytes((0x15, 3, 1, 0, 2, 2, 70)), "speaks TLS, not plain gRPC"),
+    (b"\x00\xff" * 50, "does not speak gRPC"),
+    (b"SSH-2.0-x\r\n", "does not speak gRPC"),
+]
+
+
+@asynccontextmanager
+async def server_that_sends(first: bytes) -> AsyncIterator[str]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(first)
+        await reader.read(1)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(("first", "named"), FOREIGN)
+@pytest.mark.parametrize("only_foreign", [False, True])
+async def test_another_program_at_every_address_fails_at_once(
+    first: bytes, named: str, *, only_foreign: bool
+) -> None:
+    async with server_that_sends(first) as address:
+        with pytest.raises(ClusterUnreachableError, match=f"{address} {named}.*gRPC address"):
+            await check_any_listens(Bootstrap(address, "--bootstrap"), only_foreign=only_foreign)
+        assert (await dial_service(address)).value == named
+
+
+async def test_a_process_that_sends_nothing_or_grpc_may_be_a_broker() -> None:
+    settings = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    for first in (b"", settings):
+        async with server_that_sends(b"HTTP/1.1") as other, server_that_sends(first) as address:
+            await check_any_listens(Bootstrap(f"{other},{address}", "--bootstrap"))
+            assert await dial_service(address) is Listening.ACCEPTS
 
 
 async def test_an_unresolvable_host_name_is_named() -> None:

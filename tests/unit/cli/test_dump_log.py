@@ -158,3 +158,9 @@ def test_a_path_without_a_log_is_wrong_usage(tmp_path: Path) -> None:
     assert empty.exit_code == ExitStatus.USAGE
     assert "name a partition's directory" in empty.stderr
     assert dump(tmp_path, "--verify", "--records").exit_code == ExitStatus.USAGE
+
+
+def test_a_device_exists_and_is_no_segment() -> None:
+    ended = CliRunner().invoke(app, ["dump-log", "/dev/zero"])
+    assert ended.exit_code == ExitStatus.USAGE
+    assert "/dev/zero is no file" in " ".join(ended.output.split())

@@ -152,3 +152,11 @@ def test_a_time_too_short_for_any_answer_is_wrong_usage(timeout: str) -> None:
     result = CliRunner().invoke(app, arguments, obj=Session("127.0.0.1:1"))
     assert result.exit_code == ExitStatus.USAGE
     assert "give 0.5 to 60" in result.output
+
+
+@pytest.mark.parametrize(("timeout", "is_short"), [("1e9", False), ("60.1", False), ("0.1", True)])
+def test_only_a_short_time_is_called_too_short(timeout: str, *, is_short: bool) -> None:
+    ended = CliRunner().invoke(app, ["explain", f"--timeout={timeout}"])
+    assert ended.exit_code == ExitStatus.USAGE
+    assert "give 0.5 to 60" in " ".join(ended.output.split())
+    assert ("a healthy service could not answer" in " ".join(ended.output.split())) == is_short

@@ -24,6 +24,7 @@ from tidelog.inspection.model import (
     ServiceState,
     StateRequest,
 )
+from tidelog.inspection.resource_pressures import BrokerPressure
 from tidelog.model import TopicPartition
 from tidelog.v1 import broker_pb2, errors_pb2, inspect_pb2
 from unit.client.described_services import DescribedServices
@@ -167,6 +168,25 @@ async def test_partitions_led_by_a_silent_broker_are_queried(
         missing = next(f for f in explained.findings if f.cause == "no_leader")
         assert missing.partitions == ("sea/0",)
         assert missing.because == ("broker_paused of broker 2",)
+
+
+@pytest.mark.parametrize(("answers", "severity"), [(False, "critical"), (True, "warning")])
+async def test_partitions_led_by_a_broker_short_of_cpu_are_queried(
+    cluster: DescribedCluster, *, answers: bool, severity: str
+) -> None:
+    cluster.partition("bay/0", (1, 3))
+    cluster.partition("sea/0", (2, 1, 3))
+    cluster.pressures.append(BrokerPressure(2, "cpu", 9_000, 10_000, NOW_MS - 8_000))
+    if not answers:
+        cluster.silence(2, Listening.SILENT)
+    services = services_of(cluster)
+    services.well = list(cluster.keys.values())
+    services.states = [_telling_no_keys(state) for state in services.states]
+    services.listening = {address(2): Listening.SILENT}
+    explainer = Explainer(SystemClock(), services.connect, services.dial)
+    explained = await explainer.explain([address(1), "127.0.0.1:7401"], CLUSTER, 1_000)
+    starved = next(f for f in explained.findings if f.cause == "cpu_starved")
+    assert (starved.severity, starved.partitions) == (severity, ("sea/0",))
 
 
 async def test_partitions_led_by_a_starting_broker_are_queried(

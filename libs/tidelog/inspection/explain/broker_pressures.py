@@ -199,6 +199,14 @@ def at_death(view: ClusterView, root: Root) -> BrokerPressure | None:
     return view.pressure(root.broker, MEMORY) if root.cause == causes.REPLICA_DEAD else None
 
 
+def memory_at_death(view: ClusterView, root: Root) -> str:
+    memory = at_death(view, root)
+    if memory is None:
+        return ""
+    percent = memory.used * 100 // max(1, memory.limit)
+    return f"; it used {percent} % of its memory limit when it ended"
+
+
 def is_pressure(root: Root) -> bool:
     return root.cause in _RESOURCES
 

@@ -25,6 +25,7 @@ CONSUMER_WAITS = "consumer_waits"
 REPLICA_OUT_OF_ISR = "replica_out_of_isr"  # no root is known
 TAKES_NO_RECORDS = "takes_no_records"  # reported under its root alone
 LEADERSHIP_LEFT = "leadership_left"  # reported under its root alone
+LEADER_LATE = "leader_late"  # reported under its root alone
 IN_ISR_AND_GONE = "in_isr_and_gone"  # reported under its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
@@ -59,6 +60,7 @@ MACHINE_REBOOTED = "machine_rebooted"
 CLOCK_SKEW = "clock_skew"
 CLOCK_IN_DOUBT = "clock_in_doubt"  # time-based retention is suspended
 REPLICA_SLOW = "replica_slow"
+LEADER_SLOW = "leader_slow"  # its followers keep up with other leaders
 REPLICA_CATCHING_UP = "replica_catching_up"
 REPLICA_CUT_OFF = "replica_cut_off"
 DISK_FULL = "disk_full"
@@ -86,6 +88,7 @@ STORE_FULL = "store_full"  # it answers, and rejects writes
 STORE_SLOW = "store_slow"
 STORE_MEMBER_UNREACHABLE = "store_member_unreachable"
 REPEATED_ELECTIONS = "repeated_elections"
+CRASH_LOOP = "crash_loop"  # of a service that is started again each time
 
 # The order of findings of the same severity: causes come before their effects.
 ORDER = (
@@ -118,6 +121,7 @@ ORDER = (
     REPLICAS_DIVERGED,
     REPLICA_CUT_OFF,
     REPLICA_SLOW,
+    LEADER_SLOW,
     REPLICA_CATCHING_UP,
     BROKER_STARTING,
     BROKER_STOPPING,
@@ -143,6 +147,7 @@ ORDER = (
     PARTITIONERS_DIFFER,
     STORE_MEMBER_UNREACHABLE,
     STORE_SLOW,
+    CRASH_LOOP,
     REPEATED_ELECTIONS,
     DIRECTORY_NOT_INTACT,
     SCRUB_OVERDUE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
@@ -21,6 +20,7 @@ from tidelog.inspection.explain.observation import (
 from tidelog.inspection.explain.reported_metadata import (
     Registry,
     active_controller,
+    as_its_leader_reports,
     controller_pressures,
     is_lost_for_all,
     keys_of_leaders,
@@ -31,20 +31,22 @@ from tidelog.inspection.model import (
     ControllerState,
     FollowerProgress,
     HeardBroker,
-    InSyncMember,
     LeaderState,
     PartitionKeyState,
     RejectedStart,
     ReplicaState,
     ServiceState,
 )
-from tidelog.inspection.resource_pressures import BrokerPressure, silencing
+from tidelog.inspection.resource_pressures import DISK, BrokerPressure, silencing
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 
 # A broker is alive if a leader has received a fetch from it within this time, or a follower an
 # answer, however its address reacts.
 PROOF_OF_LIFE_MS = 2_000
+# Replica fetches of a live broker follow each other within replica_fetch_max_wait_ms, which is this
+# by default.
+USUAL_FETCH_WAIT_MS = 500
 # Values of `RejectedStart.cause`: a process that ran and ended with a fault of its own; an address
 # that cannot be used; a broker id that belongs to another directory, or that another process holds.
 FAULT = "fault"
@@ -140,19 +142,26 @@ class ClusterView:
             return Liveness.UNREACHABLE if alive else Liveness.PAUSED
         if silent is not None and silent.listening is Listening.ERRS:
             return Liveness.UNREACHABLE
-        if registered and alive:
-            return Liveness.UNREACHABLE
         refuses = silent is not None and silent.listening is Listening.REFUSES
+        if registered and alive and not (refuses and self._has_just_ended(broker_id)):
+            return Liveness.UNREACHABLE
         # A registration proves nothing while the store cannot expire it. Neither does a missing
         # one if no service reports registrations.
         if (registered or self.registry.reporter is None) and not refuses:
             return Liveness.UNREACHABLE
         return Liveness.DEAD
 
+    def _has_just_ended(self, broker_id: int) -> bool:
+        """Whether signs of life are older than the refusal of a connection: the controller has lost
+        its connection too, and no replica fetch or answer is as new as those of a live broker."""
+        ages = (self.last_fetch_ms(broker_id), self.last_answer_ms(broker_id))
+        newest = min((age for age in ages if age is not None), default=PROOF_OF_LIFE_MS)
+        return not self.links.is_connected(broker_id) and newest > USUAL_FETCH_WAIT_MS
+
     def _address_is_taken(self, silent: SilentService) -> bool:
         """Whether another program uses the address of a broker that could not start."""
         alive = silent.id in self.registry.brokers or self.is_alive_by_peers(silent.id)
-        is_used = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
+        is_used = silent.listening.takes_connections
         failed = self.failed_start(silent.id)
         return is_used and not alive and failed is not None and failed.cause == ADDRESS
 
@@ -420,6 +429,10 @@ class ClusterView:
                 own = state.broker is not None and state.id == pressure.broker_id
                 if own or (pressure.broker_id, pressure.resource) not in found:
                     found[pressure.broker_id, pressure.resource] = pressure
+        # A disk that fails or hangs is slow as well: that is one fault.
+        for broker_id in self.brokers:
+            if any(replica.failure == "disk_error" for replica in self.replicas_of(broker_id)):
+                found.pop((broker_id, DISK), None)
         return found
 
     def pressure(self, broker_id: int, resource: str) -> BrokerPressure | None:
@@ -433,23 +446,12 @@ class ClusterView:
         found |= {name_of_key(key): key for key in self.observed.metadata}
         found |= {name_of_key(key): key for key in self.control.partitions}
         return {
-            name: self._as_its_leader_reports(found[name])
+            name: as_its_leader_reports(
+                found[name], self.broker_states.get(found[name].leader), self.leading(found[name])
+            )
             for name in sorted(found)
             if found[name].topic_id not in self.deleting
         }
-
-    def _as_its_leader_reports(self, key: PartitionKeyState) -> PartitionKeyState:
-        """Returns the key with the ISR that its leader has written since the key was read: services
-        are described one after the other, and the leader changes the ISR by itself."""
-        leading = self.leading(key)
-        if leading is None:
-            return key
-        replica, leader = leading
-        if replica.leader_epoch != key.leader_epoch or not 0 < key.revision < replica.revision:
-            return key
-        members = [InSyncMember(f.broker_id, f.broker_epoch) for f in leader.followers if f.in_isr]
-        own = InSyncMember(key.leader, self.broker_states[key.leader].broker_epoch)
-        return replace(key, isr=(own, *members), revision=replica.revision)
 
 
 def _has_read(state: ServiceState) -> bool:

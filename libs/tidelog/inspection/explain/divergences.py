@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import brokers, listed
@@ -36,13 +37,15 @@ def _symptom(
             f"the disk of {brokers(concerned)} holds other committed records of {name} than were "
             "written to it"
         )
+    one = _next_step_of_sole if is_sole else _next_step
+    next_for = partial(next_steps.for_each, partial(one, concerned))
     return Symptom(
         causes.REPLICAS_DIVERGED,
         causes.CRITICAL,
         name,
         f"{which}, at offsets {offsets}; the checksums of all of them hold",
         f"have replicas on {brokers(concerned)} that hold different committed records",
-        _next_step_of_sole(name, concerned) if is_sole else _next_step(name, concerned),
+        next_for([name]),
         tuple(
             _evidence(name, own, diverged)
             for own, replica in reports
@@ -50,6 +53,7 @@ def _symptom(
         ),
         (),
         reports[0][0],
+        next_for=next_for,
     )
 
 
@@ -77,7 +81,7 @@ def _evidence(name: TopicPartition, own: int, diverged: DivergedOffsets) -> str:
     return f"{line} (described in {diverged.evidence} in the data_dir of broker {own})"
 
 
-def _next_step_of_sole(name: TopicPartition, concerned: Sequence[int]) -> str:
+def _next_step_of_sole(concerned: Sequence[int], name: TopicPartition) -> str:
     return (
         f"Consumers get what the disk holds now, and no other replica of {name} shows what was "
         f"written. Check the disk of {brokers(concerned)} and who has access to it. Compare "
@@ -86,7 +90,7 @@ def _next_step_of_sole(name: TopicPartition, concerned: Sequence[int]) -> str:
     )
 
 
-def _next_step(name: TopicPartition, concerned: Sequence[int]) -> str:
+def _next_step(concerned: Sequence[int], name: TopicPartition) -> str:
     directory = f"replicas/{name.topic}-{name.partition}.*"
     return (
         f"Consumers get what the leader of {name} holds. Compare the replicas with each other and "

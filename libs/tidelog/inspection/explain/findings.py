@@ -10,6 +10,7 @@ from tidelog.inspection.explain import (
     clocks,
     contested_ids,
     controllers,
+    crash_loops,
     cut_offs,
     instability,
     key_placements,
@@ -27,7 +28,7 @@ from tidelog.inspection.explain import (
 )
 from tidelog.inspection.explain.causes import Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
-from tidelog.inspection.explain.formatting import MAX_NAMED, listed
+from tidelog.inspection.explain.formatting import MAX_NAMED, ids, listed
 from tidelog.inspection.explain.observation import Observation
 from tidelog.inspection.explain.partitions import symptoms
 from tidelog.inspection.explain.replicas import not_queried, why_broker_does_nothing
@@ -40,9 +41,12 @@ _REPORTED_BY_ROOT = frozenset(
         causes.REPLICA_OUT_OF_ISR,
         causes.TAKES_NO_RECORDS,
         causes.LEADERSHIP_LEFT,
+        causes.LEADER_LATE,
         causes.IN_ISR_AND_GONE,
     }
 )
+# Findings about one broker that change the leaders of all its partitions again and again.
+_CHANGES_LEADERS = frozenset({causes.CRASH_LOOP, causes.REPEATED_ELECTIONS})
 
 
 def explain(observed: Observation) -> tuple[Finding, ...]:
@@ -137,6 +141,7 @@ def _whole_cluster(view: ClusterView, following: root_causes.Following) -> Itera
         yield from contested_ids.contested_controllers(view)
         yield from standbys.no_standby(view)
         yield from silent_gateways.silent(view)
+        yield from crash_loops.crash_loops(view)
         yield from service_pressures.of_controllers(view)
         yield from service_pressures.of_gateways(view)
     if not view.observed.states:
@@ -148,6 +153,8 @@ def _belongs(view: ClusterView, finding: Finding, scope: Scope, named: Set[str])
     is affected if no service reaches the store, whatever its partitions do."""
     if scope == _WHOLE or _is_root(finding, named):
         return True
+    if scope.topic and finding.cause in _CHANGES_LEADERS:
+        return finding.broker in (_brokers_of(view, scope) or ())
     if scope.topic or scope.broker is None:
         return False
     if finding.cause in (causes.STORE_UNREACHABLE, causes.STORE_FULL) and view.store_lost_by_all():
@@ -161,17 +168,30 @@ def _roots(view: ClusterView, following: root_causes.Following, scope: Scope) ->
         for root, follows in following.items()
         if root_causes.is_reported_as_root(root)
     }
-    if not scope.topic or not any(name.topic == scope.topic for name in view.keys):
-        # If no service describes the topic, the inactive brokers are all that can be reported.
-        for root in _dead_brokers(view):
-            if scope.broker is None or root.broker == scope.broker:
-                found.setdefault(root, [])
-        for root in (*broker_pressures.roots(view), *cut_offs.roots(view)):
-            if scope.broker is None or root.broker == scope.broker:
-                found.setdefault(root, [])
+    serving = _brokers_of(view, scope)
+    for root in (*_dead_brokers(view), *broker_pressures.roots(view), *cut_offs.roots(view)):
+        if scope.broker is not None and root.broker != scope.broker:
+            continue
+        if serving is None or root.broker in serving:
+            found.setdefault(root, [])
     for root, follows in found.items():
         if scope.broker is None or root.broker == scope.broker or follows:
             yield root_causes.finding(view, root, follows)
+
+
+def _brokers_of(view: ClusterView, scope: Scope) -> set[int] | None:
+    """Returns leaders and members of the ISRs of the partitions in scope.
+
+    None: all brokers, for the whole cluster, and for a topic that no service describes, because the
+    brokers are then all that can be reported.
+    """
+    if not scope.topic or not any(name.topic == scope.topic for name in view.keys):
+        return None
+    found: set[int] = set()
+    for name, key in view.keys.items():
+        if name.topic == scope.topic and scope.partition in (None, name.partition):
+            found.update((key.leader, *ids(key.isr)))
+    return found
 
 
 def _dead_brokers(view: ClusterView) -> Iterator[Root]:

@@ -59,6 +59,7 @@ _MOVES_ALL = frozenset(
         causes.BROKER_UNREGISTERED,
         causes.BROKER_STARTING,
         causes.BROKER_ID_CONTESTED,
+        causes.CRASH_LOOP,
         causes.CPU_STARVED,
         causes.MEMORY_SHORT,
         causes.OPEN_FILES,
@@ -111,10 +112,11 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
     for loss in single:
         yield _of_broker(loss, found, _led_most(reports))
     explained = {loss.broker_id for loss in single}
+    are_explained = bool(single) or any(f.cause == causes.CRASH_LOOP for f in found)
     rest = [
         (state, elections)
         for state, elections in reports
-        if _is_many(elections, leaders_explained=bool(single)) and state.id not in explained
+        if _is_many(elections, leaders_explained=are_explained) and state.id not in explained
     ]
     if rest:
         yield _of_many(rest, found, _single_movers(view, rest, found))
@@ -334,7 +336,7 @@ def _elections_of(state: ServiceState) -> RecentElections | None:
 
 
 def _is_many(elections: RecentElections, *, leaders_explained: bool) -> bool:
-    """`leaders_explained`: leaders change because of a single broker that comes and goes."""
+    """`leaders_explained`: leaders change because of single brokers that come and go."""
     return 0 <= elections.last_ms <= OVER_AFTER_MS and (
         elections.controllers >= MANY_CONTROLLERS
         or (elections.leaders >= MANY_LEADERS and not leaders_explained)

@@ -46,6 +46,14 @@ class Links:
             0 <= age <= PROOF_OF_LINK_MS for age in (heard.last_fetch_ms, heard.last_answer_ms)
         )
 
+    def fetched_from(self, follower: int) -> list[int]:
+        """Returns the brokers that have received a fetch of the follower lately."""
+        return [
+            leader
+            for leader, heard in sorted(self._heard.items())
+            if follower in heard and 0 <= heard[follower].last_fetch_ms <= PROOF_OF_LINK_MS
+        ]
+
     def work(self, one: int, other: int) -> bool:
         return self.receives_from(one, other) or self.receives_from(other, one)
 

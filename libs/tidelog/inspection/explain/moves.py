@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key
 from tidelog.inspection.explain.move_rates import tightest_throttle
 from tidelog.inspection.explain.replicas import rejection_of, was_caught_up_recently, why_behind
 from tidelog.inspection.model import PartitionKeyState, PartitionMoveState
+from tidelog.model import TopicPartition
 from tidelog.phrases import plural
 
 # Causes that end by themselves.
@@ -23,7 +25,7 @@ _CONTINUES = frozenset(
     }
 )
 # Causes that a bound on moves resembles.
-_BEHIND = frozenset({causes.REPLICA_CATCHING_UP, causes.REPLICA_SLOW})
+_BEHIND = frozenset({causes.REPLICA_CATCHING_UP, causes.REPLICA_SLOW, causes.LEADER_SLOW})
 
 
 def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
@@ -53,7 +55,11 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         cause, lines = causes.MOVE_WAITS, _lines_of_bound(reasons)
         one = f"{name} is moved {path} and waits for {waited} to be in sync: {words}"
         many = f"are moved and wait for {waited} to be in sync: {words}"
-        next_step = _next_step(view, key, move, reasons, blocked=blocked)
+        next_step = _next_step(move, reasons, blocked=blocked)
+    next_for = None
+    if blocked and not move.cancelled:
+        next_for = partial(_or_cancel, view, next_step)
+        next_step = next_for([name])
     return Symptom(
         cause,
         causes.WARNING if blocked else causes.INFO,
@@ -64,26 +70,29 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         (_evidence(key, move), *lines),
         reasons,
         move.waits_for[0] if len(move.waits_for) == 1 else -1,
+        next_for=next_for,
     )
 
 
-def _next_step(
-    view: ClusterView,
-    key: PartitionKeyState,
-    move: PartitionMoveState,
-    reasons: Sequence[Reason],
-    *,
-    blocked: bool,
-) -> str:
-    cancel = f"cancel it: tidelog operations cancel {move.operation}"
-    rate = _sufficient_rate(view, key)
-    if rate is not None:
-        raised = f"tidelog throttle set {rate // 1_000}kB"
-        return f"Raise the throttle above the write rate: {raised}. Or {cancel}"
+def _or_cancel(view: ClusterView, repair_step: str, names: Sequence[TopicPartition]) -> str:
+    """Returns what helps the moves of these partitions, and the commands that cancel all of
+    them."""
+    keys = [view.keys[name] for name in names]
+    rates = [rate for key in keys if (rate := _sufficient_rate(view, key)) is not None]
+    if rates:
+        raised = f"tidelog throttle set {max(rates) // 1_000}kB"
+        repair_step = f"Raise the throttle above the write rate: {raised}."
+    operations = dict.fromkeys(key.move.operation for key in keys if key.move is not None)
+    commands = [f"tidelog operations cancel {operation}" for operation in operations]
+    cancel = "cancel it" if len(commands) == 1 else "cancel them"
+    return f"{repair_step} Or {cancel}: {listed(commands, next_steps.MAX_COMMANDS)}"
+
+
+def _next_step(move: PartitionMoveState, reasons: Sequence[Reason], *, blocked: bool) -> str:
     if blocked:
         return (
             f"Repair {brokers(move.waits_for)}; see what it follows from. Until then the original "
-            f"replicas serve. Or {cancel}"
+            "replicas serve."
         )
     if any(reason.root.cause == causes.MOVES_BOUND for reason in reasons):
         return (

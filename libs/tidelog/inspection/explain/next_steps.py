@@ -3,7 +3,7 @@ does not help while these are missing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog.inspection.explain import causes
@@ -140,6 +140,22 @@ def of_unclean_election(names: Sequence[TopicPartition], elected_at_ms: int) -> 
         f"Compare what producers had acknowledged {before} with what the topic has; consumers that "
         "had read further get a LogTruncatedError. The finding ends with the next clean election: "
         f"tidelog leaders move {names[0]}=BROKER, with a replica in sync."
+    )
+
+
+def for_each(one: Callable[[TopicPartition], str], names: Sequence[TopicPartition]) -> str:
+    """Returns the step for the first partition, and the names of those that need the same."""
+    rest = f" Do the same for {listed(names[1:])}." if len(names) > 1 else ""
+    return one(names[0]) + rest
+
+
+def of_damaged_records(broker_id: int, names: Sequence[TopicPartition]) -> str:
+    topics = dict.fromkeys(name.topic for name in names)
+    commands = listed((f"tidelog consume {t} --on-damage skip" for t in topics), MAX_COMMANDS)
+    return (
+        "Check that disk. Restore the records from a backup or an archive, or let consumers skip "
+        f'them ({commands}, Consumer(on_damage="skip")). The bytes that were found are in '
+        f"evidence/ in the data_dir of broker {broker_id}."
     )
 
 

@@ -29,6 +29,24 @@ class Listening(enum.Enum):
     SILENT = "does not react to connections"
     UNRESOLVED = "has a name that does not resolve"
     ERRS = "answers with an error"
+    # Another program listens there.
+    SPEAKS_HTTP = "speaks HTTP/1.1, not gRPC"
+    SPEAKS_TLS = "speaks TLS, not plain gRPC"
+    SPEAKS_OTHER = "does not speak gRPC"
+
+    @property
+    def takes_connections(self) -> bool:
+        """Whether a process listens that gave no useful answer."""
+        return self in _TAKE_CONNECTIONS
+
+
+_TAKE_CONNECTIONS = (
+    Listening.ACCEPTS,
+    Listening.ERRS,
+    Listening.SPEAKS_HTTP,
+    Listening.SPEAKS_TLS,
+    Listening.SPEAKS_OTHER,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.divergences import diverged_replicas
 from tidelog.inspection.explain.elections import no_leader, unclean_election
 from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key, span
+from tidelog.inspection.explain.late_leaders import late_leader
 from tidelog.inspection.explain.moves import move_waits
 from tidelog.inspection.explain.replicas import (
     FIRST_FETCH_MS,
@@ -70,6 +71,7 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
     if leading is not None:
         yield from _standing_still(view, key, leading, under_min_isr, reasons)
     for symptom in (
+        late_leader(view, key),
         unclean_election(view, key),
         move_waits(view, key),
         _not_preferred(view, key),
@@ -405,9 +407,10 @@ def _failures(view: ClusterView) -> Iterator[Symptom]:
         key = view.keys.get(name)
         leads = replica.role == "leader" or (key is not None and key.leader == broker_id)
         cause, reason = _failing_leadership(view, name, broker_id, replica, reason)
+        severity = causes.CRITICAL if leads else causes.WARNING
         yield Symptom(
             cause,
-            causes.CRITICAL if leads else causes.WARNING,
+            causes.INFO if replica.hang_over_in_ms > 0 else severity,
             name,
             f"broker {broker_id} {reason.words}",
             f"are held by broker {broker_id}, which {reason.words}",
@@ -451,6 +454,7 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
             continue
         name = TopicPartition(replica.topic, replica.partition)
         ranges = listed(f"{d.first_offset} to {d.next_offset - 1}" for d in replica.damaged)
+        next_for = partial(next_steps.of_damaged_records, broker_id)
         yield Symptom(
             causes.RECORDS_DAMAGED,
             causes.CRITICAL,
@@ -458,14 +462,12 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
             f"records of {name} at offsets {ranges} cannot be read: the disk of broker "
             f"{broker_id}, the last that held them, damaged them",
             f"have records that the disk of broker {broker_id}, the last that held them, damaged",
-            "Check that disk. Restore the records from a backup or an archive, or let consumers "
-            f"skip them (tidelog consume {name.topic} --on-damage skip, "
-            'Consumer(on_damage="skip")). The bytes that were found are in evidence/ in the '
-            f"data_dir of broker {broker_id}.",
+            next_for([name]),
             (
                 f"{name}: broker-{broker_id} reports: offsets {ranges} are damaged; all others "
                 f"from {replica.log_start_offset} to {replica.log_end_offset - 1} can be read",
             ),
             (),
             broker_id,
+            next_for=next_for,
         )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tidelog.inspection.explain import backlogs, broker_pressures, causes, cut_offs
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
-from tidelog.inspection.explain.formatting import name_of_key, span
+from tidelog.inspection.explain.formatting import brokers, name_of_key, span
 from tidelog.inspection.model import (
     REJECTS_LEADER,
     FollowerProgress,
@@ -101,6 +101,12 @@ def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
     details.append(f'"{replica.failure_message}"' if replica.failure_message else "out of service")
     if replica.failure_ms >= 0:
         details.append(f", for {span(replica.failure_ms)}")
+    if replica.hang_over_in_ms > 0:
+        words = "has a disk that hung a moment ago"
+        details.append(
+            f"; it returns again, and counts as recovered in {span(replica.hang_over_in_ms)} if it "
+            "does not hang again"
+        )
     return Reason(Root(cause, broker_id), words, ("".join(details),))
 
 
@@ -408,9 +414,30 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
     if late is not None:
         follows = "" if late.root.broker == broker_id else f"follows broker {key.leader}, which "
         return Reason(late.root, f"{follows}{late.words}", tuple(evidence))
+    kept_up = _kept_up_with(view, key.leader, broker_id)
+    if kept_up:
+        evidence.append(f"broker {broker_id} keeps up with {brokers(kept_up)}")
+        root = Root(causes.LEADER_SLOW, key.leader)
+        return Reason(root, f"does not catch up with broker {key.leader}", tuple(evidence))
     return Reason(
         Root(causes.REPLICA_SLOW, broker_id), "fetches and does not catch up", tuple(evidence)
     )
+
+
+def _kept_up_with(view: ClusterView, leader: int, broker_id: int) -> list[int]:
+    """Returns the other leaders that a follower keeps up with. Empty if it follows no other, or
+    lags behind another one as well: then the follower itself is slow."""
+    others = [b for b in view.links.fetched_from(broker_id) if b not in (leader, broker_id)]
+    for other in others:
+        for replica in view.replicas_of(other):
+            for progress in replica.leader.followers if replica.leader else ():
+                if progress.broker_id == broker_id and _lags(progress):
+                    return []
+    return others
+
+
+def _lags(progress: FollowerProgress) -> bool:
+    return progress.lag_records > 0 and not was_caught_up_recently(progress)
 
 
 class _Growth(NamedTuple):

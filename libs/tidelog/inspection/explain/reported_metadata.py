@@ -6,15 +6,17 @@ Pure functions of the services' states."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.inspection.model import (
     NOT_KNOWN,
     BrokerState,
     InSyncMember,
+    LeaderState,
     MissingController,
     PartitionKeyState,
     RegisteredBroker,
+    ReplicaState,
     ServiceState,
     StoreHealth,
 )
@@ -99,7 +101,7 @@ def missing_controllers(reporters: Iterable[ServiceState]) -> list[MissingContro
 
 def keys_of_leaders(brokers: Mapping[int, BrokerState]) -> Iterator[PartitionKeyState]:
     """Yields keys from the states of leaders. No service reports the key of a healthy partition, so
-    that these lack the order of preference and the min ISR."""
+    that these lack the order of preference."""
     for broker_id, broker in brokers.items():
         for replica in broker.replicas:
             if replica.leader is None:
@@ -116,10 +118,27 @@ def keys_of_leaders(brokers: Mapping[int, BrokerState]) -> Iterator[PartitionKey
                 replica.leader_epoch,
                 tuple(InSyncMember(*member) for member in members),
                 (),
-                min_isr=0,
+                min_isr=replica.leader.min_isr,
                 unclean_leader_epoch=NO_EPOCH,
                 revision=replica.revision,
             )
+
+
+def as_its_leader_reports(
+    key: PartitionKeyState,
+    broker: BrokerState | None,
+    leading: tuple[ReplicaState, LeaderState] | None,
+) -> PartitionKeyState:
+    """Returns the key with the ISR that its leader has written since the key was read: services are
+    described one after the other, and the leader changes the ISR by itself."""
+    if leading is None or broker is None:
+        return key
+    replica, leader = leading
+    if replica.leader_epoch != key.leader_epoch or not 0 < key.revision < replica.revision:
+        return key
+    members = [InSyncMember(f.broker_id, f.broker_epoch) for f in leader.followers if f.in_isr]
+    isr = (InSyncMember(key.leader, broker.broker_epoch), *members)
+    return replace(key, isr=isr, revision=replica.revision)
 
 
 def is_lost_for_all(states: Sequence[ServiceState]) -> bool:

@@ -16,7 +16,7 @@ from tidelog.inspection.explain import (
 )
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import FAULT, UNFINISHED, ClusterView
-from tidelog.inspection.explain.formatting import MAX_NAMED, ago, listed, since, span
+from tidelog.inspection.explain.formatting import MAX_NAMED, ago, listed, span
 from tidelog.inspection.explain.machines import TO_SEE_LOSS
 from tidelog.inspection.explain.observation import Listening, name_of
 from tidelog.inspection.model import Finding, RejectedStart
@@ -39,6 +39,7 @@ _SUMMARY = {
     causes.BROKER_STARTING: "broker {broker} is starting",
     causes.BROKER_STOPPING: "broker {broker} is stopping",
     causes.REPLICA_SLOW: "broker {broker} fetches and does not catch up",
+    causes.LEADER_SLOW: "followers lag behind broker {broker} and keep up with other leaders",
     causes.REPLICA_CATCHING_UP: "broker {broker} is catching up",
     causes.REPLICA_CUT_OFF: "broker {broker} is alive and cut off from a leader that it follows",
     causes.DISK_FULL: "broker {broker} has no room on its disk",
@@ -70,6 +71,7 @@ _NEXT_STEP = {
     causes.BROKER_STOPPING: "Nothing, if it is meant to stop; start it again when it has.",
     causes.REPLICA_SLOW: "Check CPU, disk and network of broker {broker}, and what else "
     "its leaders have to send; it rejoins when it has caught up.",
+    causes.LEADER_SLOW: machines.LEADER_SLOW_NEXT_STEP,
     causes.REPLICA_CATCHING_UP: "Nothing; it rejoins when it has caught up.",
     causes.REPLICA_CUT_OFF: "Check the network from broker {broker} to that leader's advertised "
     "address, and what lies between.",
@@ -101,6 +103,8 @@ _SEVERITY_OF_MINOR = {
 _OTHER_EFFECTS = "_of_others"
 # Suffix of effects on partitions that the broker of the root leads.
 _LEADING = "_leading"
+# Suffix of effects on replicas that accept records again.
+_RECOVERING = "_recovering"
 # The effects of a root by symptom, in the order in which a finding names them.
 _FOLLOWS = {
     causes.UNCLEAN_ELECTION: "{partitions} in which committed records may be lost",
@@ -108,7 +112,9 @@ _FOLLOWS = {
     causes.UNDER_MIN_ISR: "{partitions} below min ISR",
     causes.HW_STALLED: "the high watermark does not advance in {partitions}",
     causes.TAKES_NO_RECORDS + _LEADING: "writes fail in {partitions} that it leads",
+    causes.LEADER_LATE: "requests for {partitions} that it leads are late",
     causes.LEADERSHIP_LEFT: "leadership of {partitions} transferred to other brokers",
+    causes.TAKES_NO_RECORDS + _RECOVERING: "{replicas} that accepted no records until then",
     causes.TAKES_NO_RECORDS: "{replicas} accepting no records",
     causes.REPLICA_OUT_OF_ISR: "out of the ISR of {partitions}",
     causes.REPLICA_OUT_OF_ISR + _OTHER_EFFECTS: "{partitions} with replicas out of the ISR",
@@ -201,22 +207,11 @@ def _effect_text(effect: str, count: int) -> str:
 def _variant(root: Root, symptom: Symptom) -> str:
     """Returns the suffix that selects the sentence about a symptom."""
     if symptom.cause == causes.TAKES_NO_RECORDS:
+        if symptom.severity == causes.INFO:
+            return _RECOVERING
         return _LEADING if symptom.severity == causes.CRITICAL else ""
     of_others = symptom.cause in _OF_ONE_REPLICA and symptom.broker != root.broker
     return _OTHER_EFFECTS if of_others else ""
-
-
-def _failing_since(view: ClusterView, root: Root) -> str:
-    """Returns since when the first of its replicas has failed in this way, or "" if unknown."""
-    state = view.brokers.get(root.broker)
-    ages = [
-        replica.failure_ms
-        for replica in view.replicas_of(root.broker)
-        if replica.failure == root.cause and replica.failure_ms >= 0
-    ]
-    if not ages or state is None:
-        return ""
-    return f" {since(state.now_ms - max(ages), state.now_ms)}"
 
 
 def _is_unresolved(view: ClusterView, root: Root) -> bool:
@@ -244,11 +239,13 @@ def _summary(view: ClusterView, root: Root) -> str:
     if own is not None:
         return _by_own_report(view, root, own)
     if broker_pressures.at_death(view, root) is not None:
-        return f"{details}{_memory_at_death(view, root)}"
+        return f"{details}{broker_pressures.memory_at_death(view, root)}"
     if root.cause == causes.DISK_FULL and machines.lacks_inodes(view, root.broker):
         details = f"broker {root.broker} has no inodes left on its disk"
+    if root.cause == causes.DISK_ERROR:
+        details = machines.hang_summary(view, root.broker) or details
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
-        return details + _failing_since(view, root)
+        return details + machines.failing_since(view, root)
     if root.cause == causes.BROKER_STARTING:
         return f"{details}: it {starts.phase_of(view, root.broker)}"
     backlog = view.pending_full_state(root.broker)
@@ -275,17 +272,9 @@ def _unreachable(view: ClusterView, root: Root, details: str) -> str:
     return f"{details}, and no service that answers reports whether it is alive"
 
 
-def _memory_at_death(view: ClusterView, root: Root) -> str:
-    memory = broker_pressures.at_death(view, root)
-    if memory is None:
-        return ""
-    percent = memory.used * 100 // max(1, memory.limit)
-    return f"; it used {percent} % of its memory limit when it ended"
-
-
 def _by_own_report(view: ClusterView, root: Root, own: RejectedStart) -> str:
     if root.cause == causes.REPLICA_DEAD:
-        memory = _memory_at_death(view, root)
+        memory = broker_pressures.memory_at_death(view, root)
         return f"broker {root.broker} is gone: it has crashed ({own.reason}){memory}"
     before = span(max(0, view.now_ms() - own.at_ms))
     if own.cause == UNFINISHED:
@@ -367,7 +356,9 @@ def _next_step(
     is_unheard = silent is not None and silent.listening is Listening.SILENT
     if root.cause == causes.REPLICA_DEAD and own is None and is_unheard:
         return _TO_REACH.format(broker=root.broker)
-    return _NEXT_STEP[causes.REPLICA_DEAD if is_unfinished else root.cause].format(
+    hangs = machines.hang_next_step(view, root.broker) if root.cause == causes.DISK_ERROR else ""
+    step = hangs or _NEXT_STEP[causes.REPLICA_DEAD if is_unfinished else root.cause]
+    return step.format(
         broker=root.broker,
         directory=directory,
         leaders=" ".join(map(str, leaders)) or "BROKER",
@@ -452,6 +443,7 @@ _MAY_LOSE_PACKETS = frozenset(
         causes.BROKER_BUSY,
         causes.REPLICA_CUT_OFF,
         causes.REPLICA_SLOW,
+        causes.LEADER_SLOW,
     }
 )
 _ENDED = frozenset({causes.REPLICA_DEAD, causes.BROKER_STOPPED, causes.BROKER_CANNOT_START})

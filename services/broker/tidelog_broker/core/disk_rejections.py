@@ -47,6 +47,13 @@ class DiskRejection:
     def is_hang(self) -> bool:
         return self.steady_ms == STEADY_AFTER_HANG_MS
 
+    def hang_over_in_ms(self, now_ms: int) -> int | None:
+        """Returns the time until a disk that hung counts as recovered; 0: it hangs now; None: it
+        did not hang."""
+        if not self.is_hang:
+            return None
+        return max(1, self.last_ms + self.steady_ms - now_ms) if self.taken_since else 0
+
 
 class Unopened(NamedTuple):
     """A replica whose log could not be opened or created. `since_ms`: monotonic time."""

@@ -119,8 +119,13 @@ class ReplicaKnowledge:
             return Failure(damage.cause.value, damage.reason, damage.since_ms, damage.led_epoch)
         refusal = self._manager.disk.of(key)
         if refusal is not None:
+            over_in_ms = refusal.hang_over_in_ms(self._clock.monotonic_ms())
             return Failure(
-                refusal.cause.value, refusal.message, refusal.since_ms, refusal.led_epoch
+                refusal.cause.value,
+                refusal.message,
+                refusal.since_ms,
+                refusal.led_epoch,
+                NOT_KNOWN if over_in_ms is None else over_in_ms,
             )
         partition = self._manager.find(key)
         rejection = None if partition is None else self._fetchers.rejection_of(partition)

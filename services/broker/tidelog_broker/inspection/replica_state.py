@@ -42,12 +42,14 @@ class Failure(NamedTuple):
     - `failure`: "disk_full", "disk_error", "corrupt" or "rejects_leader".
     - `since_ms`: monotonic time.
     - `leader_epoch`: the last epoch in which the replica led while it failed.
+    - `hang_over_in_ms`: of a disk that hung, the time until it counts as recovered; 0: it hangs.
     """
 
     failure: str
     message: str
     since_ms: int
     leader_epoch: int = NO_EPOCH
+    hang_over_in_ms: int = NOT_KNOWN
 
 
 class ReplicaContext(Protocol):
@@ -79,6 +81,7 @@ def failure_fields(failure: Failure | None, now: Clocks) -> dict[str, Any]:
         "failure_message": failure.message,
         "failure_ms": now.monotonic_ms - failure.since_ms,
         "failed_leader_epoch": failure.leader_epoch,
+        "hang_over_in_ms": failure.hang_over_in_ms,
     }
 
 
@@ -143,6 +146,7 @@ def leader_state(
     assert partition.state is not None
     written = write_rate(partition.log, now.wall_ms) if partition.state.adding else None
     return LeaderState(
+        min_isr=partition.state.min_isr,
         hw_stalled_ms=context.hw_stalled_ms(partition),
         maximal_isr=sorted(isr.maximal(partition.state, leading.proposed)),
         followers=[

@@ -49,6 +49,9 @@ class FlushTicket:
         self._directories = directories
         self.up_to = up_to
         self.state = state
+        # How many files and directories are on disk. A thread that does not return from the next
+        # one hangs, however many it has synced before.
+        self.steps_done = 0
         self.done = False
         self.error: OSError | None = None
 
@@ -57,8 +60,10 @@ class FlushTicket:
         try:
             for file in self._files:
                 file.sync()
+                self.steps_done += 1
             for directory in self._directories:
                 self._disk.sync_directory(directory)
+                self.steps_done += 1
         except OSError as error:
             self.error = error
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -30,9 +31,10 @@ MAX_LOGS_PER_THREAD = MAX_CONCURRENT_SYNCS // 2
 LATE_MS = 2 * THREAD_MS
 # Weight of the newest sync in the moving average of the duration.
 NEWEST_WEIGHT = 1 / 16
-# A sync that is running at so many checks in a row, one a second, hangs: the disk counts as failing
-# until it returns. Checks are counted, and not time: a process that did not run is no fault of the
-# disk.
+# A sync of one file that is running at so many checks in a row, one a second, hangs: the disk
+# counts as failing until it returns. A log consists of several files: a slow disk that returns from
+# each of them does not hang. Checks are counted, and not time: a process that did not run is no
+# fault of the disk.
 HANG_CHECKS = 10
 # How many waiting logs one check reports.
 MAX_REPORTED_WAITING = 1_000
@@ -63,6 +65,21 @@ class _RunningSync(NamedTuple):
     ticket: FlushTicket
 
 
+@dataclass(slots=True)
+class _Watched:
+    """Logs that one thread syncs. `checks`: at how many in a row none of their files came to an
+    end."""
+
+    tickets: Sequence[FlushTicket] = ()
+    steps_done: int = 0
+    checks: int = 0
+
+    def check(self) -> None:
+        steps_done = sum(ticket.steps_done for ticket in self.tickets)
+        self.checks = 1 if steps_done != self.steps_done else self.checks + 1
+        self.steps_done = steps_done
+
+
 class LogSyncer:
     """Syncs logs that `note` has queued. `run` syncs at most MAX_CONCURRENT_SYNCS logs at once."""
 
@@ -76,8 +93,7 @@ class LogSyncer:
         # Both in the order of arrival. With whether it was reported that the log waits for hanging
         # syncs.
         self._waiting: dict[Partition, bool] = {}
-        # With the number of checks at which each was running.
-        self._syncing: dict[Partition, int] = {}
+        self._syncing: dict[Partition, _Watched] = {}
         self._log_ms = 0.0  # moving average of the duration of one sync
         self._wake = asyncio.Event()
 
@@ -101,13 +117,13 @@ class LogSyncer:
                     syncs.create_task(self._sync(partitions))
 
     def check_hangs(self) -> bool:
-        """Reports syncs that have been running at HANG_CHECKS in a row. Returns whether any has.
+        """Reports syncs that made no progress at HANG_CHECKS in a row. Returns whether any did.
 
         Each is reported at each check. If all syncs hang that may run at once, those that wait hang
         as well: they are reported once. Called once a second."""
-        for partition in self._syncing:
-            self._syncing[partition] += 1
-        hanging = [p for p, checks in self._syncing.items() if checks >= HANG_CHECKS]
+        for watched in {id(each): each for each in self._syncing.values()}.values():
+            watched.check()
+        hanging = [p for p, each in self._syncing.items() if each.checks >= HANG_CHECKS]
         for partition in hanging:
             error = SyncHangsError(
                 f"a sync of {partition.name} has not returned for {HANG_CHECKS} s or longer; check "
@@ -139,9 +155,10 @@ class LogSyncer:
             count = max(1, int(THREAD_MS / self._log_ms))
         ready = (p for p in self._waiting if p not in self._syncing)
         taken = list(islice(ready, count))
+        watched = _Watched()
         for partition in taken:
             del self._waiting[partition]
-            self._syncing[partition] = 0
+            self._syncing[partition] = watched
         return taken
 
     async def _sync(self, partitions: Sequence[Partition]) -> None:
@@ -159,7 +176,9 @@ class LogSyncer:
             if ticket is not None:
                 begun.append(_RunningSync(partition, log, ticket))
         if begun:
-            await self._run([sync.ticket for sync in begun])
+            tickets = [sync.ticket for sync in begun]
+            self._syncing[partitions[0]].tickets = tickets
+            await self._run(tickets)
         for partition, log, ticket in begun:
             try:
                 log.finish_flush(ticket)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from tidelog.errors import TidelogError, unknown_partition, unknown_topic
+from tidelog.inspection.controller_reports import ServiceCrashes
 from tidelog.inspection.model import (
     ControllerState,
     InSyncMember,
@@ -27,6 +28,7 @@ from tidelog_controller.policies.reassignment import (
     missing_for_switch,
 )
 from tidelog_controller.state.context import Context, ControllerIdentity
+from tidelog_controller.state.departures import crashes_of
 from tidelog_controller.state.metadata_records import (
     Partition,
     Topic,
@@ -65,6 +67,7 @@ def describe(term: ControllerTerm, request: StateRequest, now_ms: int) -> Contro
         controller_epoch=term.identity.controller_epoch,
         backlogs=tuple(term.dispatch.backlogs(now_ms, request)),
         departures=tuple(_departures(term)),
+        crashes=tuple(_crashes(term)),
         deletions=tuple(_deletions(term, now_ms)),
         partition_count=context.partition_count,
         revision=context.revision,
@@ -98,6 +101,13 @@ def _departures(term: ControllerTerm) -> Iterator[Departed]:
         lambda broker_id: next(context.replicas_on(broker_id), None) is not None,
         term.wall_ms,
     )
+
+
+def _crashes(term: ControllerTerm) -> Iterator[ServiceCrashes]:
+    for broker_id, departure in sorted(term.departed.items()):
+        series = crashes_of(departure)
+        if not series.is_over(term.wall_ms):
+            yield series.described("broker", broker_id, "", term.wall_ms)
 
 
 def _deletions(term: ControllerTerm, now_ms: int) -> Iterator[WaitingDeletion]:

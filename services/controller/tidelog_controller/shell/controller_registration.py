@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 from structlog.typing import FilteringBoundLogger
 
 from tidelog_controller.shell.contested_id import ContestedId
 from tidelog_controller.shell.lease_end import end_lease
+from tidelog_controller.state.crash_series import CrashSeries
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.controller_records import (
     SEEN_INTERVAL_SECONDS,
     KnownController,
+    decode_known_controller,
     encode_known_controller,
 )
 from tidelog_runtime.metadata.keys import Keys
@@ -66,6 +69,9 @@ class ControllerRegistration:
         # The fault that ends the process; empty: an orderly end.
         self.fault = ""
         self.has_id = asyncio.Event()
+        # Of the processes before this one; None: not known yet.
+        self._crashes: CrashSeries | None = None
+        self._crash_reason = ""
         self._contested = ContestedId(
             store, keys, controller_id, process, lease_ttl_seconds, clock, log
         )
@@ -117,6 +123,15 @@ class ControllerRegistration:
             fault=fault,
             fault_at_ms=now_ms if fault else 0,
         )
+        if self._crashes and not known.stopped_at_ms:
+            length, since_ms, at_ms = self._crashes
+            known = replace(
+                known,
+                crashes=length,
+                crashing_since_ms=since_ms,
+                crashed_at_ms=at_ms,
+                crash_reason=self._crash_reason,
+            )
         return Put(self._known_key, encode_known_controller(known))
 
     async def _note(self, put: Put) -> None:
@@ -129,6 +144,19 @@ class ControllerRegistration:
             async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
                 await self._note(self._seen(ends=True))
 
+    async def _count_crash(self) -> None:
+        """Reads how the process before this one ended. Without a stop, it crashed."""
+        if self._crashes is not None:
+            return
+        held = await self._store.get(self._known_key)
+        self._crashes = CrashSeries()
+        with suppress(ValueError, TypeError):
+            past = decode_known_controller(held.value) if held is not None else None
+            if past is not None and not past.stopped_at_ms:
+                before = CrashSeries(past.crashes, past.crashing_since_ms, past.crashed_at_ms)
+                self._crashes = before.extended(self._clock.wall_ms())
+                self._crash_reason = past.fault
+
     async def _register(self) -> Lease | None:
         """Returns the lease. None: another process is registered, or the key changed meanwhile."""
         held = await self._store.get(self._key)
@@ -138,6 +166,7 @@ class ControllerRegistration:
             await self._contested.waits(other)
             return None
         self.has_id.set()
+        await self._count_crash()
         lease = await self._store.grant_lease(self._lease_ttl_seconds)
         written = False
         try:

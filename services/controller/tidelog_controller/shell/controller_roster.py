@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from tidelog.inspection.controller_reports import ServiceCrashes
 from tidelog.inspection.model import MissingController, RegisteredController
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_controller.state.crash_series import CrashSeries
 from tidelog_runtime.metadata.controller_records import KnownControllers, WaitingControllers
 from tidelog_runtime.metadata.keys import ControllerProcessKey, Keys
 from tidelog_runtime.metadata.schema import ControllerProcess, decode_controller_process
@@ -49,6 +51,13 @@ class ControllerRoster:
     def missing(self, now_ms: int) -> tuple[MissingController, ...]:
         """Controllers that ran recently and are not registered, sorted by id."""
         return self._past.missing(self._known, now_ms)
+
+    def crashes(self, now_ms: int) -> Iterator[ServiceCrashes]:
+        """Yields controllers that crash again and again, sorted by id."""
+        for controller_id, past in self._past.crashing():
+            series = CrashSeries(past.crashes, past.crashing_since_ms, past.crashed_at_ms)
+            if not series.is_over(now_ms):
+                yield series.described("controller", controller_id, "", now_ms, past.crash_reason)
 
     def process(self, controller_id: int) -> ControllerProcess | None:
         known = self._known.get(controller_id)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.controller_reports import ServiceCrashes
 from tidelog.inspection.gateway_reports import (
     GATEWAY_FORGOTTEN_MS,
     GATEWAY_SILENT_MS,
@@ -16,6 +18,8 @@ from tidelog.inspection.gateway_reports import (
     GatewayAnnouncement,
     is_loopback,
 )
+from tidelog.inspection.model import NOT_KNOWN
+from tidelog_controller.state.crash_series import CrashSeries
 from tidelog_runtime.clock import Clock
 
 MAX_NAME_BYTES = 256
@@ -26,6 +30,7 @@ class _Heard(NamedTuple):
     announcement: GatewayAnnouncement
     first_ms: int
     last_ms: int
+    crashes: CrashSeries = CrashSeries()
 
 
 class GatewayRoster:
@@ -51,8 +56,9 @@ class GatewayRoster:
         if known is None:
             self._replace_silent(announcement, now_ms)
         first_ms = now_ms if known is None else known.first_ms
+        crashes = CrashSeries() if known is None else _crashes(announcement, known, now_ms)
         self._heard.pop(key, None)
-        self._heard[key] = _Heard(announcement, first_ms, now_ms)
+        self._heard[key] = _Heard(announcement, first_ms, now_ms, crashes)
         if len(self._heard) > MAX_GATEWAYS:
             del self._heard[next(iter(self._heard))]
         return None
@@ -78,6 +84,13 @@ class GatewayRoster:
             for _, heard in sorted(self._heard.items())
         )
 
+    def crashes(self) -> Iterator[ServiceCrashes]:
+        """Yields gateways that crash again and again, sorted by address and host."""
+        now_ms = self._forget()
+        for (address, _), heard in sorted(self._heard.items()):
+            if not heard.crashes.is_over(now_ms):
+                yield heard.crashes.described("gateway", NOT_KNOWN, address, now_ms)
+
     def _forget(self) -> int:
         """Forgets silent gateways; returns the current time.
 
@@ -100,6 +113,14 @@ class GatewayRoster:
         for key, heard in list(self._heard.items()):
             if key[0] == new.address and now_ms - heard.last_ms >= GATEWAY_SILENT_MS:
                 del self._heard[key]
+
+
+def _crashes(new: GatewayAnnouncement, known: _Heard, now_ms: int) -> CrashSeries:
+    """Another process in the place of one that did not announce its stop: that one crashed."""
+    old = known.announcement
+    if (new.pid, new.started_at_ms) == (old.pid, old.started_at_ms):
+        return known.crashes
+    return CrashSeries() if old.is_stopping else known.crashes.extended(now_ms)
 
 
 def _is_news(announced: GatewayAnnouncement, known: GatewayAnnouncement) -> bool:

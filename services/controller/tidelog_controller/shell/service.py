@@ -212,11 +212,14 @@ class ControllerService:
         if self._term is not None:
             state = await self._term.describe(request)
         active = self._election.active
+        now_ms = self._environment.clock.wall_ms()
+        crashes = (*state.crashes, *self._roster.crashes(now_ms), *self._gateways.crashes())
         return dataclasses.replace(
             state,
             active_address=active.address if active else "",
             controllers=self._roster.controllers,
-            missing_controllers=self._roster.missing(self._environment.clock.wall_ms()),
+            missing_controllers=self._roster.missing(now_ms),
+            crashes=crashes,
             gateways=self.described_gateways(),
             lease_ends=self._lease_ends.recent,
             controller_pressures=self._roster.pressures.described(

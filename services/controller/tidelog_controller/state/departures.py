@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.state_changes.event import Cause
+from tidelog_controller.state.crash_series import CrashSeries
 from tidelog_controller.state.metadata_records import Broker
 from tidelog_runtime.metadata.schema import STOPPING, Departure
 
+# A broker that is back before it was missed has ended without a stop.
+_CRASHES = frozenset({Cause.BROKER_CRASHED, Cause.BROKER_RESTARTED})
 # The maximum number of brokers; administrators choose ids, so there may be many.
 MAX_DEPARTURES = 1_000
+
+
+def crashes_of(departure: Departure) -> CrashSeries:
+    return CrashSeries(departure.crashes, departure.crashing_since_ms, departure.crashed_at_ms)
 
 
 class Departures:
@@ -67,6 +74,7 @@ class Departures:
     def departure_of(self, old: Broker, new: Broker | None, wall_ms: int) -> Departure:
         """Returns the departure according to what is known now."""
         cause = self._cause(old, new)
+        crashes = self._crashes(old.broker_id, cause, wall_ms)
         registration = old.registration
         return Departure(
             old.broker_epoch,
@@ -74,7 +82,17 @@ class Departures:
             wall_ms,
             registration.address,
             registration.external_address,
+            *crashes,
         )
+
+    def _crashes(self, broker_id: int, cause: Cause, wall_ms: int) -> CrashSeries:
+        """An expired lease may be a crash of the machine, and neither adds to a series nor ends
+        it."""
+        if cause is Cause.BROKER_STOPPED:
+            return CrashSeries()
+        known = self._last.get(broker_id)
+        before = CrashSeries() if known is None else crashes_of(known)
+        return before.extended(wall_ms) if cause in _CRASHES else before
 
     def _keep(self, broker_id: int, departure: Departure) -> None:
         self._last.pop(broker_id, None)

@@ -118,3 +118,16 @@ async def test_a_removed_replica_is_forgotten() -> None:
     replicas.manager.replica_failed(partition, FULL)
     replicas.manager.remove(partition, delete=True)
     assert not replicas.manager.disk
+
+
+def test_a_disk_that_hung_tells_how_long_it_still_counts_as_rejecting() -> None:
+    rejections = DiskRejections()
+    assert rejecting(0).of(KEY).hang_over_in_ms(10) is None  # type: ignore[union-attr]
+    rejections.rejected(KEY, Cause.DISK_ERROR, "synced", "hangs", 0, STEADY_AFTER_HANG_MS)
+    hung = rejections.of(KEY)
+    assert hung is not None
+    assert hung.hang_over_in_ms(5_000) == 0
+    rejections.took(KEY, "synced", 9_000)
+    assert hung.hang_over_in_ms(19_000) == STEADY_AFTER_HANG_MS - 10_000
+    rejections.rejected(KEY, Cause.DISK_ERROR, "synced", "hangs", 20_000, STEADY_AFTER_HANG_MS)
+    assert hung.hang_over_in_ms(20_500) == 0

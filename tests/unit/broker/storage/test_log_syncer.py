@@ -11,6 +11,7 @@ from pathlib import PurePath
 
 from simulation.disk import refusal
 from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError
 from tidelog_broker.storage.log_syncer import HANG_CHECKS, MAX_CONCURRENT_SYNCS, LogSyncer
 from unit.broker.broker_parts import KEY, Replicas, append, until_idle
@@ -348,6 +349,28 @@ async def test_a_sync_that_follows_a_slow_one_does_not_hang() -> None:
                 broker.syncer.check_hangs()
             await broker.syncs.end()
         assert broker.results == ["0 synced to 1", "0 synced to 2", "0 synced to 3"]
+
+
+async def test_a_slow_disk_that_returns_from_each_file_does_not_hang() -> None:
+    """A sync of one log syncs its segments, its epochs and its directory one after the other."""
+    async with running() as broker:
+        partition = await broker.lead()
+        log = partition.log
+        assert isinstance(log, Log)
+        ticket = log.begin_flush()
+        assert ticket is not None
+        log.begin_flush = lambda: ticket  # type: ignore[method-assign]
+        append(partition)
+        await until_idle()
+        for _ in range(3):
+            for _ in range(HANG_CHECKS - 1):
+                assert not broker.syncer.check_hangs()
+            ticket.steps_done += 1
+        assert broker.results == []
+        for _ in range(HANG_CHECKS):
+            hangs = broker.syncer.check_hangs()
+        assert hangs
+        assert "0 delayed: a sync of orders/0 has not returned" in broker.results[0]
 
 
 async def test_logs_that_wait_for_hanging_syncs_hang_as_well() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.inspection.model import MissingController, RegisteredController
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_controller.shell.controller_roster import ControllerRoster
+from tidelog_controller.state.crash_series import MAX_CRASH_GAP_MS
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.controller_records import (
     MISSING_FOR_MS,
@@ -143,3 +144,17 @@ def test_the_format_of_the_previous_release_is_understood() -> None:
     assert decode_known_controller(old) == KnownController("host:2", 100, 90)
     later = b'{"address":"host:2","seen_at_ms":100,"of_a_later_release":1}'
     assert decode_known_controller(later) == KnownController("host:2", 100)
+
+
+def test_controllers_in_a_series_of_crashes_are_reported_until_it_is_over() -> None:
+    roster = WatchedRoster().roster
+    known = KnownController(
+        "host:2", 90_000, crashes=4, crashing_since_ms=50_000, crashed_at_ms=90_000
+    )
+    key = KEYS.known_controller(2)
+    value = KeyValue(key, encode_known_controller(known), 3, 3)
+    roster.load(Snapshot(KEYS.controller, 3, {key: value}))
+    [crashes] = roster.crashes(95_000)
+    assert (crashes.role, crashes.id, crashes.count) == ("controller", 2, 4)
+    assert (crashes.since_ms, crashes.last_ms) == (45_000, 5_000)
+    assert list(roster.crashes(90_001 + MAX_CRASH_GAP_MS)) == []

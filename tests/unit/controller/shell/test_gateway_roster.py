@@ -169,3 +169,18 @@ def test_texts_are_bounded(roster: GatewayRoster, wrong: dict[str, str]) -> None
     assert error.code is ErrorCode.INVALID_REQUEST
     assert next(iter(wrong)) in error.message
     assert hosts(roster) == []
+
+
+def test_a_gateway_that_is_replaced_without_a_stop_has_crashed(
+    roster: GatewayRoster, clock: ManualClock
+) -> None:
+    for process in range(4):
+        clock.advance(10_000)
+        roster.announce(replace(ONE, pid=process))
+        roster.announce(replace(ONE, pid=process))
+    [crashes] = roster.crashes()
+    assert (crashes.role, crashes.address, crashes.count) == ("gateway", "gate:7600", 3)
+    assert (crashes.since_ms, crashes.last_ms) == (20_000, 0)
+    roster.announce(replace(ONE, pid=3, is_stopping=True))
+    roster.announce(replace(ONE, pid=4))
+    assert list(roster.crashes()) == []

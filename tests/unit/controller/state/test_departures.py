@@ -9,7 +9,8 @@ import pytest
 from tidelog.state_changes.event import Cause
 from tidelog_controller.core.broker_fencing import REPORT_AGAIN_MS, BrokenConnections
 from tidelog_controller.state import departures
-from tidelog_controller.state.departures import Departures
+from tidelog_controller.state.crash_series import MAX_CRASH_GAP_MS, CrashSeries
+from tidelog_controller.state.departures import Departures, crashes_of
 from tidelog_controller.state.events import DialOutcome
 from tidelog_controller.state.metadata_records import Broker
 from tidelog_runtime.metadata.schema import (
@@ -17,6 +18,8 @@ from tidelog_runtime.metadata.schema import (
     STOPPING,
     BrokerRegistration,
     Departure,
+    decode_departure,
+    encode_departure,
 )
 
 
@@ -110,3 +113,43 @@ def test_a_broker_with_an_advertised_address_leaves_that_address_too() -> None:
     outside = replace(registered, external_address="127.0.0.1:7501")
     left = Departures().record(Broker(1, outside, 10), None, 5)
     assert (left.address, left.external_address) == ("b:1", "127.0.0.1:7501")
+
+
+def crash(known: Departures, broker_epoch: int, at_ms: int) -> Departure:
+    known.connection_refused(1, broker_epoch)
+    return known.record(broker(1, broker_epoch), None, at_ms)
+
+
+def test_crashes_that_follow_each_other_are_counted_as_one_series() -> None:
+    known = Departures()
+    for count in range(5):
+        left = crash(known, 10 + count, 1_000 + 10_000 * count)
+    assert crashes_of(left) == CrashSeries(5, since_ms=1_000, last_ms=41_000)
+
+
+def test_a_process_that_is_replaced_before_it_was_missed_has_crashed_too() -> None:
+    known = Departures()
+    crash(known, 10, 1_000)
+    left = known.record(broker(1, 11), broker(1, 12), 2_000)
+    assert crashes_of(left).length == 2
+
+
+def test_a_stop_ends_a_series_of_crashes_and_so_does_a_long_time_without_one() -> None:
+    known = Departures()
+    crash(known, 10, 1_000)
+    assert crashes_of(crash(known, 11, 1_001 + MAX_CRASH_GAP_MS)).length == 1
+    stopped = known.record(broker(1, 12, STOPPING), None, 130_000)
+    assert crashes_of(stopped) == CrashSeries()
+
+
+def test_a_series_of_crashes_outlives_the_controller_that_counted_it() -> None:
+    earlier, later = Departures(), Departures()
+    crash(earlier, 10, 1_000)
+    later.recorded(1, decode_departure(encode_departure(crash(earlier, 11, 2_000))))
+    assert crashes_of(crash(later, 12, 3_000)) == CrashSeries(3, since_ms=1_000, last_ms=3_000)
+
+
+def test_an_expired_lease_neither_adds_to_a_series_of_crashes_nor_ends_it() -> None:
+    known = Departures()
+    first = crash(known, 10, 1_000)
+    assert crashes_of(known.record(broker(1, 11), None, 9_000)) == crashes_of(first)

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.caller_limits import LimitedClient
-from tidelog.inspection.controller_reports import BrokerConnection, LeaseEnds, WaitingController
+from tidelog.inspection.controller_reports import (
+    BrokerConnection,
+    LeaseEnds,
+    ServiceCrashes,
+    WaitingController,
+)
 from tidelog.inspection.explain import Listening, Observation, SilentService, explain
 from tidelog.inspection.explain.observation import ReadClock, SilentGateway
 from tidelog.inspection.gateway_reports import AnnouncedGateway
@@ -60,6 +65,7 @@ class DescribedCluster:
     in_maintenance: list[int] = field(default_factory=list)
     gateways: list[AnnouncedGateway] = field(default_factory=list)
     lease_ends: list[LeaseEnds] = field(default_factory=list)
+    crashes: list[ServiceCrashes] = field(default_factory=list)
     connections: list[BrokerConnection] = field(default_factory=list)
     silent_gateways: list[SilentGateway] = field(default_factory=list)
     clocks: list[ReadClock] = field(default_factory=list)
@@ -127,7 +133,10 @@ class DescribedCluster:
             for b in key.replicas
             if b != broker_id
         )
-        return replace(replica, leader=LeaderState(maximal_isr=in_isr, followers=followers))
+        return replace(
+            replica,
+            leader=LeaderState(maximal_isr=in_isr, followers=followers, min_isr=key.min_isr),
+        )
 
     # Faults.
 
@@ -263,6 +272,7 @@ class DescribedCluster:
             active=False,
             controller_epoch=-1,
             waiting_controllers=tuple(self.waiting_controllers),
+            crashes=tuple(self.crashes),
         )
         if self.controller_active:
             state = ControllerState(
@@ -281,6 +291,7 @@ class DescribedCluster:
                 in_maintenance=tuple(self.in_maintenance),
                 gateways=tuple(self.gateways),
                 lease_ends=tuple(self.lease_ends),
+                crashes=tuple(self.crashes),
                 connections=tuple(self.connections),
                 controller_pressures=tuple(self.controller_pressures),
                 waiting_controllers=tuple(self.waiting_controllers),

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import BrokerBacklog
-from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
+from unit.inspection.explain.described import DescribedCluster, at, causes_of, found, text_of
 
 
 @pytest.fixture
@@ -108,6 +108,23 @@ def test_an_isr_just_shrunk_by_its_leader_names_the_removed_follower(
     stalled = found(findings, "hw_stalled")
     assert stalled.because == ("replica_dead of broker 2",)
     assert "disk" not in text_of(stalled)
+    assert stalled.next_step.startswith("Bring broker 2 back into the ISR")
+    assert found(findings, "under_min_isr").because == ("replica_dead of broker 2",)
+
+
+def test_an_isr_just_shrunk_is_below_min_isr_although_only_the_leader_reports_the_key(
+    cluster: DescribedCluster,
+) -> None:
+    """The controller answered first, and left out the partition, which was healthy then."""
+    cluster.partition("bay/0", (1, 2))
+    cluster.replica("bay/0", 1, revision=71, high_watermark=60)
+    cluster.seen("bay/0", 2, in_isr=False, log_end_offset=60, lag_records=40)
+    cluster.leads("bay/0", maximal_isr=(1,), hw_stalled_ms=8_000)
+    cluster.kill(2)
+    del cluster.keys[at("bay/0")]
+    findings = cluster.explain()
+    stalled = found(findings, "hw_stalled")
+    assert stalled.because == ("replica_dead of broker 2",)
     assert stalled.next_step.startswith("Bring broker 2 back into the ISR")
     assert found(findings, "under_min_isr").because == ("replica_dead of broker 2",)
 

@@ -12,7 +12,12 @@ from tidelog.inspection.explain import causes
 
 INTEGRATION = Path(__file__).parents[3] / "integration"
 # Never separate findings: they are reported under their roots.
-UNDER_THEIR_ROOTS = {causes.TAKES_NO_RECORDS, causes.LEADERSHIP_LEFT, causes.IN_ISR_AND_GONE}
+UNDER_THEIR_ROOTS = {
+    causes.TAKES_NO_RECORDS,
+    causes.LEADERSHIP_LEFT,
+    causes.LEADER_LATE,
+    causes.IN_ISR_AND_GONE,
+}
 
 
 def all_causes() -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import HeardBroker
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
@@ -95,4 +96,30 @@ def test_a_busy_leader_is_not_reported_as_missing(cluster: DescribedCluster) -> 
     cluster.silence(2, Listening.BUSY)
     cluster.unheard(2)
     assert causes_of(cluster.explain()) == ["broker_busy"]
-    assert cluster.explain("sea", 0) == []
+    [late] = cluster.explain("sea", 0)
+    assert (late.cause, late.severity, late.partitions) == ("broker_busy", "warning", ("sea/0",))
+    assert "requests for 1 partition that it leads are late" in late.summary
+
+
+def test_a_broker_whose_port_refuses_is_dead_although_peers_heard_it_before(
+    cluster: DescribedCluster,
+) -> None:
+    """A removal of its registration may be delayed until its lease ends."""
+    cluster.partition("sea/0", (2, 1, 3))
+    for broker_id in (1, 3):
+        cluster.waits_for_leader("sea/0", broker_id, last_answer_ms=1_200)
+    cluster.silence(2, Listening.REFUSES)
+    assert found(cluster.explain("sea", 0), "no_leader").because == ("replica_dead of broker 2",)
+
+
+@pytest.mark.parametrize("age_ms", [100, 1_200])
+def test_a_firewall_that_refuses_for_a_broker_makes_it_unreachable_from_here(
+    cluster: DescribedCluster, age_ms: int
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3))
+    for broker_id in (1, 3):
+        cluster.waits_for_leader("sea/0", broker_id, last_answer_ms=age_ms)
+    cluster.silence(2, Listening.REFUSES)
+    if age_ms > 500:
+        cluster.connections.append(BrokerConnection(2, 12))
+    assert causes_of(cluster.explain()) == ["broker_unreachable"]

@@ -5,6 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening
+from tidelog.inspection.model import (
+    BrokerState,
+    DamagedOffsets,
+    DivergedOffsets,
+    PartitionMoveState,
+)
 from unit.inspection.explain.described import DescribedCluster, found
 
 ALL = ("broker-1", "broker-2", "broker-3", "controller-1")
@@ -228,3 +234,32 @@ def test_without_a_controller_a_paused_leader_may_resume(
     cluster.stop_controller()
     step = of_leader_gone(cluster)
     assert step.startswith("Start a controller: it elects another leader. Or let broker 2's")
+
+
+def test_a_step_for_several_partitions_names_all_that_its_commands_concern() -> None:
+    """Of findings that group partitions, none names the command of one of them only."""
+    cluster = DescribedCluster()
+    cluster.brokers[4] = BrokerState(14, "running", has_full_state=True, controller_epoch=4)
+    for name, operation in (("sea/0", "grow-1"), ("bay/0", "grow-2")):
+        move = PartitionMoveState(operation, (1, 2, 3), (1, 2, 4), waits_for=(4,))
+        cluster.partition(name, (1, 2, 3, 4), isr=(1, 2, 3), move=move)
+    cluster.pause(4)
+    waits = found(cluster.explain(), "move_waits")
+    assert waits.partition_count == 2
+    for operation in ("grow-1", "grow-2"):
+        assert f"tidelog operations cancel {operation}" in waits.next_step
+
+
+def test_steps_about_damaged_and_diverged_records_name_all_topics() -> None:
+    cluster = DescribedCluster()
+    for name in ("sea/0", "bay/0"):
+        cluster.partition(name)
+        cluster.replica(name, 1, damaged=(DamagedOffsets(3, 5),))
+    damaged = found(cluster.explain(), "records_damaged")
+    for topic in ("sea", "bay"):
+        assert f"tidelog consume {topic} --on-damage skip" in damaged.next_step
+    for name in ("sea/0", "bay/0"):
+        cluster.replica(name, 1, damaged=(), diverged=(DivergedOffsets(2, 3, 5, "a", "b"),))
+    diverged = found(cluster.explain(), "replicas_diverged")
+    assert diverged.partition_count == 2
+    assert "Do the same for bay/0." in diverged.next_step

@@ -312,8 +312,11 @@ def test_a_member_whose_fetches_arrive_belongs_in_the_isr(
     cluster: DescribedCluster,
 ) -> None:
     cluster.partition("sea/0")
+    cluster.partition("bay/0", (1, 3))
     cluster.silence(2, Listening.ACCEPTS)
-    assert cluster.explain("sea", 0) == []
+    [unreached] = cluster.explain("sea", 0)
+    assert (unreached.cause, unreached.partitions) == ("broker_unreachable", ())
+    assert cluster.explain("bay", 0) == []
 
 
 # Below min ISR, and a stalled high watermark.
