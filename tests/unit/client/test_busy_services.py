@@ -74,11 +74,13 @@ def test_a_controller_known_only_to_busy_brokers_is_queried() -> None:
     run(story())
 
 
-def test_a_busy_service_lists_others_and_none_is_queried_twice() -> None:
+def test_a_busy_service_lists_others_and_no_broker_is_queried_twice() -> None:
+    """The controller is, for the partitions of the busy ones."""
+
     async def story() -> None:
         services = busy_cluster()
         await explained(services)
-        assert sorted(services.asked) == [CONTROLLER, *BROKERS]
+        assert sorted(services.asked) == [CONTROLLER, CONTROLLER, *BROKERS]
         assert sorted(services.asked_for_names) == [*BROKERS]
 
     run(story())

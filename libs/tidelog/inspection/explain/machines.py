@@ -83,7 +83,7 @@ def hang_summary(view: ClusterView, broker_id: int) -> str:
     if over_in_ms == 0:
         return f"the disk of broker {broker_id} hangs: a sync does not return"
     return (
-        f"the disk of broker {broker_id} has hung; it returns again, and counts as recovered in "
+        f"the disk of broker {broker_id} has hung; syncs return again, and it counts as recovered in "
         f"{span(over_in_ms)}"
     )
 

@@ -244,6 +244,8 @@ def _summary(view: ClusterView, root: Root) -> str:
         details = f"broker {root.broker} has no inodes left on its disk"
     if root.cause == causes.DISK_ERROR:
         details = machines.hang_summary(view, root.broker) or details
+        if machines.hang_over_in_ms(view, root.broker):
+            return details
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
         return details + machines.failing_since(view, root)
     if root.cause == causes.BROKER_STARTING:

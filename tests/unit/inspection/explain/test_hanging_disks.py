@@ -34,7 +34,7 @@ def test_a_disk_that_returns_again_is_said_to_wait(cluster: DescribedCluster) ->
     cluster.replica("bay/0", 2, **HANGS, hang_over_in_ms=38_000, failed_leader_epoch=4)
     waits = found(cluster.explain(broker=2), "disk_error")
     assert waits.severity == "info"
-    assert "it returns again, and counts as recovered in 41.0 s" in waits.summary
+    assert "syncs return again, and it counts as recovered in 41.0 s" in waits.summary
     assert "1 replica that accepted no records until then" in waits.summary
     assert "leadership of 1 partition transferred" in waits.summary
     assert "counts as recovered in 38.0 s if it does not hang again" in text_of(waits)
