@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -351,11 +351,34 @@ class ReplicaRepair:
                 resigning.create_task(self._mark_and_resign(batch))
 
     async def _mark_and_resign(self, batch: dict[ReplicaKey, str]) -> None:
+        unmarked = await self._mark(batch)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._mark_later(unmarked))
+            group.create_task(self._resign(batch))
+
+    async def _mark(self, batch: Mapping[ReplicaKey, str]) -> dict[ReplicaKey, str]:
+        """Returns those that the disk did not accept."""
+        unmarked: dict[ReplicaKey, str] = {}
+
         def mark() -> None:
-            for key, reason in batch.items():
-                self._logs.mark(key, reason)
+            unmarked.update((k, why) for k, why in batch.items() if not self._logs.mark(k, why))
 
         await self._run_blocking(mark)
+        return unmarked
+
+    async def _mark_later(self, unmarked: dict[ReplicaKey, str]) -> None:
+        """Marks replicas that are still out of service when the disk accepts it.
+
+        Without a mark, a process that starts after a crash takes for written what a failed sync
+        left in memory."""
+        failures = 1
+        while unmarked:
+            failures += 1
+            await asyncio.sleep(repair_delay_s(failures))
+            unmarked = {k: why for k, why in unmarked.items() if self._logs.is_out_of_service(k)}
+            unmarked = await self._mark(unmarked) if unmarked else {}
+
+    async def _resign(self, batch: Mapping[ReplicaKey, str]) -> None:
         try:
             await self._resignations.resign(
                 [(key, self._logs.name_of(key)) for key in batch], self._schedule, self._cause_of

@@ -440,14 +440,17 @@ class LogDirectory:
 
     # Out of service.
 
-    def mark(self, key: ReplicaKey, reason: str) -> None:
-        """Marks a replica as damaged on disk, if the disk accepts it. Blocks."""
+    def mark(self, key: ReplicaKey, reason: str) -> bool:
+        """Marks a replica as damaged on disk, if the disk accepts it. Blocks. Returns whether it
+        is marked."""
         try:
             self._marks.write(key, reason)
             self._marked.add(key)
         except OSError as error:
             # Nothing is cut before the metadata store records that the replica is not intact.
             _log.error("damage_not_marked", topic_id=key.topic_id, why=str(error))
+            return False
+        return True
 
     def unmark(self, key: ReplicaKey) -> None:
         self._marked.discard(key)
