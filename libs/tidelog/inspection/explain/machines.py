@@ -83,8 +83,8 @@ def hang_summary(view: ClusterView, broker_id: int) -> str:
     if over_in_ms == 0:
         return f"the disk of broker {broker_id} hangs: a sync does not return"
     return (
-        f"the disk of broker {broker_id} has hung; syncs return again, and it counts as recovered in "
-        f"{span(over_in_ms)}"
+        f"the disk of broker {broker_id} has hung; syncs return again, and it counts as recovered "
+        f"in {span(over_in_ms)}"
     )
 
 
