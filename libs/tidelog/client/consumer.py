@@ -331,9 +331,9 @@ class Consumer:
         timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
         max_records: int = DEFAULT_MAX_RECORDS,
     ) -> list[Record]:
-        """Returns records as soon as there are any; none after `timeout_ms`. The limit is
-        `max_records`, or the records opened within COLLECTING_MS. A cancelled poll has taken none.
-        Raises INVALID_REQUEST if nothing is assigned, as do `poll_batches` and iteration."""
+        """Returns records as soon as there are any: `max_records` at most, or those opened within
+        COLLECTING_MS; none after `timeout_ms`. A cancelled poll has taken none. Raises
+        INVALID_REQUEST if nothing is assigned, as do `poll_batches` and iteration."""
         poll_timeout("timeout_ms", timeout_ms)
         positive("max_records", max_records)
         self._fetcher.trace_context = captured()
@@ -394,6 +394,7 @@ class Consumer:
                     continue
                 self._fetcher.trace_context = captured()
                 await self._fetcher.arrived.wait()
+                await self._state.taking.lending.wait_until_woken()
             return records[0]
 
     @guards_itself
@@ -408,8 +409,8 @@ class Consumer:
         await self._connections.close()
 
     def _take(self, max_records: int) -> list[Record]:
-        """Takes records, for COLLECTING_MS at most. The caller must return them without
-        awaiting, or a cancellation would lose them."""
+        """Takes records. The caller must return them without awaiting, or a cancellation would
+        lose them."""
         self._prepare_to_take()
         if max_records == 1:
             records = self._state.take_records(1)
@@ -444,6 +445,7 @@ class Consumer:
                 await self._fetcher.arrived.wait()
         except TimeoutError:
             return False
+        await self._state.taking.lending.wait_until_woken()
         return True
 
     def _chosen(self, partitions: _Partitions | None) -> list[TopicPartition]:

@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 import structlog
 
+from tidelog.memory_shortage import is_memory_shortage
 from tidelog.model import TopicPartition
 from tidelog_broker.core.partition.range_digest import RANGE_OFFSETS
 from tidelog_broker.core.partition.replica_key import ReplicaKey
@@ -208,6 +209,8 @@ class LogDirectory:
             self._logs[key] = OpenLog(name, path, None)
             return DamagedReplica(key, name, str(error))
         except Exception as error:
+            if is_memory_shortage(error):
+                raise
             # A fault of this program costs one replica and not the broker.
             _log.exception("log_not_opened", path=str(path))
             self._logs[key] = OpenLog(name, path, None)
