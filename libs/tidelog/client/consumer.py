@@ -5,8 +5,8 @@
         async for record in consumer:
             print(record.offset, record.key, record.value)
 
-`poll` returns records. `poll_batches` returns batches, which cost a fraction of that if they are
-read by column. Both return records that were fetched in the background.
+`poll_batches` returns batches, which cost a fraction of the records of `poll` if they are read by
+column.
 """
 
 from __future__ import annotations
@@ -366,7 +366,6 @@ class Consumer:
             await self._lifecycle.checkpoint()
             while True:
                 self._prepare_to_take()
-                # Do not await between taking and returning: a cancellation would lose the batches.
                 batches = self._state.take_batches(max_batches)
                 self._fetcher.confirm_missing()
                 if batches:
@@ -443,10 +442,10 @@ class Consumer:
         try:
             async with asyncio.timeout(left_ms / 1000):
                 await self._fetcher.arrived.wait()
+                await self._state.taking.lending.wait_until_woken()
+                return True
         except TimeoutError:
             return False
-        await self._state.taking.lending.wait_until_woken()
-        return True
 
     def _chosen(self, partitions: _Partitions | None) -> list[TopicPartition]:
         if partitions is None:
