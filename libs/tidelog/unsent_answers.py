@@ -23,6 +23,8 @@ ANSWER_LIMITS = {UNSENT_BYTES_PER_CLIENT: 128 << 20, UNSENT_BYTES: 256 << 20, AN
 ANSWER_TIMEOUT_MS = 1_000 * ANSWER_LIMITS[ANSWER_TIMEOUT]
 # A smaller answer is always sent.
 SMALL_ANSWER_BYTES = 64 << 10
+# The first answer of an address may have this size in any case.
+RESERVED_BYTES = 1 << 20
 
 
 @dataclass(eq=False, slots=True)
@@ -78,10 +80,12 @@ class UnsentAnswers:
         self.size = 0
 
     def room(self, address: str) -> int:
-        return min(
-            ANSWER_LIMITS[UNSENT_BYTES] - self.size,
-            ANSWER_LIMITS[UNSENT_BYTES_PER_CLIENT] - self._by_address[address],
-        )
+        """An address without unsent answers has RESERVED_BYTES even if others use up the total."""
+        held = self._by_address[address]
+        room = ANSWER_LIMITS[UNSENT_BYTES] - self.size
+        if not held:
+            room = max(room, RESERVED_BYTES)
+        return min(room, ANSWER_LIMITS[UNSENT_BYTES_PER_CLIENT] - held)
 
     def count(self, answer: Answer, size: int) -> None:
         self.size += size - answer.size

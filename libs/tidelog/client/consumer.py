@@ -5,8 +5,8 @@
         async for record in consumer:
             print(record.offset, record.key, record.value)
 
-`poll` returns records. `poll_batches` returns batches, which cost a fraction of that if they are
-read by column. Both return records that were fetched in the background.
+`poll_batches` returns batches, which cost a fraction of the records of `poll` if they are read by
+column.
 """
 
 from __future__ import annotations
@@ -331,9 +331,9 @@ class Consumer:
         timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
         max_records: int = DEFAULT_MAX_RECORDS,
     ) -> list[Record]:
-        """Returns records as soon as there are any; none after `timeout_ms`. The limit is
-        `max_records`, or the records opened within COLLECTING_MS. A cancelled poll has taken none.
-        Raises INVALID_REQUEST if nothing is assigned, as do `poll_batches` and iteration."""
+        """Returns records as soon as there are any: `max_records` at most, or those opened within
+        COLLECTING_MS; none after `timeout_ms`. A cancelled poll has taken none. Raises
+        INVALID_REQUEST if nothing is assigned, as do `poll_batches` and iteration."""
         poll_timeout("timeout_ms", timeout_ms)
         positive("max_records", max_records)
         self._fetcher.trace_context = captured()
@@ -366,7 +366,6 @@ class Consumer:
             await self._lifecycle.checkpoint()
             while True:
                 self._prepare_to_take()
-                # Do not await between taking and returning: a cancellation would lose the batches.
                 batches = self._state.take_batches(max_batches)
                 self._fetcher.confirm_missing()
                 if batches:
@@ -394,6 +393,7 @@ class Consumer:
                     continue
                 self._fetcher.trace_context = captured()
                 await self._fetcher.arrived.wait()
+                await self._state.taking.lending.wait_until_woken()
             return records[0]
 
     @guards_itself
@@ -408,8 +408,8 @@ class Consumer:
         await self._connections.close()
 
     def _take(self, max_records: int) -> list[Record]:
-        """Takes records, for COLLECTING_MS at most. The caller must return them without
-        awaiting, or a cancellation would lose them."""
+        """Takes records. The caller must return them without awaiting, or a cancellation would
+        lose them."""
         self._prepare_to_take()
         if max_records == 1:
             records = self._state.take_records(1)
@@ -442,9 +442,10 @@ class Consumer:
         try:
             async with asyncio.timeout(left_ms / 1000):
                 await self._fetcher.arrived.wait()
+                await self._state.taking.lending.wait_until_woken()
+                return True
         except TimeoutError:
             return False
-        return True
 
     def _chosen(self, partitions: _Partitions | None) -> list[TopicPartition]:
         if partitions is None:

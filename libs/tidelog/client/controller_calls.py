@@ -69,7 +69,12 @@ class _Tries:
 
     def final(self, error: TidelogError) -> TidelogError:
         """Returns the error of the last try as the error of all of them."""
-        if error.outcome_unknown or not self.in_doubt:
+        if error.outcome_unknown:
+            return error
+        if self.is_change and error.code is ErrorCode.INTERNAL:
+            # The handler may have failed after its transaction.
+            return TidelogError(error.code, error.message, error.leader, outcome_unknown=True)
+        if not self.in_doubt:
             return error
         return TidelogError(
             error.code,

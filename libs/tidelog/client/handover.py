@@ -149,7 +149,7 @@ class Lending:
 
     async def wait_until_woken(self) -> None:
         """Waits until the caller of the last taking has woken up. Otherwise threads that poll at
-        once would recall each other's records again and again."""
+        once, or that wake together, would recall each other's records again and again."""
         clock = asyncio.get_running_loop().time
         until_s = clock() + WAKE_UP_S
         while self._is_pending and clock() < until_s:  # noqa: ASYNC110 - the caller does not inform

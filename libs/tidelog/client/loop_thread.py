@@ -61,14 +61,16 @@ class Call(Generic[_Result]):
     def end(self) -> None:
         """Sets the outcome, that of the task if it is done. The event loop calls it."""
         task, self.task = self.task, None
-        if task is not None and task.done() and not task.cancelled():
-            self._error = task.exception()
-            if self._error is None:
-                self._result = task.result()
-        # It may never have been started.
-        self.work.close()
-        self.is_over = True
-        self._waiting.release()
+        try:
+            if task is not None and task.done() and not task.cancelled():
+                self._error = task.exception()
+                if self._error is None:
+                    self._result = task.result()
+            # It may never have been started.
+            self.work.close()
+        finally:
+            self.is_over = True
+            self._waiting.release()
 
 
 class LoopThread:
@@ -125,7 +127,7 @@ class LoopThread:
         """Waits for the end of the thread."""
         # Not one `Thread.join`: up to Python 3.12, a signal handler that joins the thread in the
         # middle of another `join` may wait for ever without a timeout.
-        while not self._ended:
+        while not self._ended and self.thread.is_alive():
             self.thread.join(END_CHECK_S)
         self.thread.join(THREAD_END_S)
 
@@ -175,7 +177,11 @@ class LoopThread:
             loop.run_until_complete(loop.shutdown_default_executor())
         finally:
             self.is_stopping = True
-            loop.close()
-            for call in list(self._calls):
-                self._end(call)
-            self._ended = True
+            try:
+                loop.close()
+            finally:
+                for call in list(self._calls):
+                    # A suspended coroutine may fail when it is closed.
+                    with contextlib.suppress(Exception):
+                        self._end(call)
+                self._ended = True

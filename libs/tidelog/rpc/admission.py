@@ -218,7 +218,9 @@ class Admission(HandlerWrapper):
 
 def _is_read(method: str) -> bool:
     """Returns whether a call of this method has no effect, so that its answer may be rejected."""
-    return method.rpartition("/")[2].startswith(_READS)
+    name = method.rpartition("/")[2]
+    # It may fence producers.
+    return name.startswith(_READS) and name != "DescribeProducers"
 
 
 def answer_of_call() -> Answer | None:

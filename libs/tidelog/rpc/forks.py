@@ -79,7 +79,8 @@ _was_polling = False
 _forking = threading.RLock()
 # Held while a channel is opened, and while `_in_progress` is set. So a channel either exists when
 # owners close theirs, or is not opened before the fork is done.
-_opening = threading.Lock()
+# Signal handlers may fork while the same thread opens a channel.
+_opening = threading.RLock()
 _in_progress = False
 
 
@@ -145,7 +146,7 @@ def _in_child() -> None:
     usable = usable and not _was_polling
     _parked.clear()
     # Another thread may have held these locks.
-    _forking, _opening = threading.RLock(), threading.Lock()
+    _forking, _opening = threading.RLock(), threading.RLock()
     _in_progress = False
     for owner in list(_owners):
         owner.in_child()

@@ -18,7 +18,14 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.admission import answer_of_call
 from tidelog.rpc.channels import new_server, open_channel
 from tidelog.rpc.status import from_status
-from tidelog.unsent_answers import ANSWER_LIMITS, UNSENT_BYTES, UNSENT_BYTES_PER_CLIENT
+from tidelog.unsent_answers import (
+    ANSWER_LIMITS,
+    RESERVED_BYTES,
+    UNSENT_BYTES,
+    UNSENT_BYTES_PER_CLIENT,
+    Answer,
+    UnsentAnswers,
+)
 from tidelog.v1 import broker_pb2, broker_pb2_grpc
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.pressure.idle_connections import IdleConnections
@@ -148,3 +155,15 @@ async def test_a_connection_that_takes_no_answer_in_time_is_closed(
         assert callers.rejected["answer_timeout_s"] == 1
         # The connections of other clients stay.
         await stub.Metadata(broker_pb2.MetadataRequest())
+
+
+def test_an_address_without_unsent_answers_has_room_when_others_use_up_the_total() -> None:
+    answers = UnsentAnswers(lambda *_: None)
+    for address in ("a", "b"):
+        held = Answer(answers, address, address)
+        held.grow(ANSWER_LIMITS[UNSENT_BYTES_PER_CLIENT])
+        assert held.room() == 0
+    other = Answer(answers, "c", "c")
+    assert other.room() == RESERVED_BYTES
+    other.grow(RESERVED_BYTES)
+    assert other.room() < 0

@@ -376,7 +376,12 @@ class ReplicaRepair:
             failures += 1
             await asyncio.sleep(repair_delay_s(failures))
             unmarked = {k: why for k, why in unmarked.items() if self._logs.is_out_of_service(k)}
-            unmarked = await self._mark(unmarked) if unmarked else {}
+            marked = unmarked
+            unmarked = await self._mark(marked) if marked else {}
+            for key in marked.keys() - unmarked.keys():
+                if not self._logs.is_out_of_service(key):
+                    # It was repaired meanwhile.
+                    self._logs.unmark(key)
 
     async def _resign(self, batch: Mapping[ReplicaKey, str]) -> None:
         try:

@@ -177,8 +177,10 @@ class BatchChecks:
                 if self._last.get(name) is turn:
                     del self._last[name]
                     ahead = turn.before.get(name)
-                    # It gave up, so the next one follows the one ahead.
-                    if ahead is not None and not ahead.over.is_set():
+                    # It gave up, so the next one follows the nearest one ahead that did not.
+                    while ahead is not None and ahead.over.is_set():
+                        ahead = ahead.before.get(name)
+                    if ahead is not None:
                         self._last[name] = ahead
 
     async def _check_in_thread(

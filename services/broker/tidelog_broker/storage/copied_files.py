@@ -98,7 +98,11 @@ def names_itself(
     failure."""
     if named is None:
         return True
-    return disk.file_id(path).is_same_file(FileId.from_json(named), same_boot=same_boot)
+    try:
+        found = disk.file_id(path)
+    except FileNotFoundError:
+        return False
+    return found.is_same_file(FileId.from_json(named), same_boot=same_boot)
 
 
 def may_name_itself(

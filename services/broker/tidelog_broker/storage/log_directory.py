@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 import structlog
 
+from tidelog.memory_shortage import is_memory_shortage
 from tidelog.model import TopicPartition
 from tidelog_broker.core.partition.range_digest import RANGE_OFFSETS
 from tidelog_broker.core.partition.replica_key import ReplicaKey
@@ -208,7 +209,8 @@ class LogDirectory:
             self._logs[key] = OpenLog(name, path, None)
             return DamagedReplica(key, name, str(error))
         except Exception as error:
-            # A fault of this program costs one replica and not the broker.
+            if is_memory_shortage(error):
+                raise
             _log.exception("log_not_opened", path=str(path))
             self._logs[key] = OpenLog(name, path, None)
             return DamagedReplica(key, name, str(LogInterruptedError(path, error, "open")))
@@ -441,13 +443,11 @@ class LogDirectory:
     # Out of service.
 
     def mark(self, key: ReplicaKey, reason: str) -> bool:
-        """Marks a replica as damaged on disk, if the disk accepts it. Blocks. Returns whether it
-        is marked."""
+        """Marks a replica as damaged on disk. Blocks. Returns whether the disk accepted it."""
         try:
             self._marks.write(key, reason)
             self._marked.add(key)
         except OSError as error:
-            # Nothing is cut before the metadata store records that the replica is not intact.
             _log.error("damage_not_marked", topic_id=key.topic_id, why=str(error))
             return False
         return True

@@ -14,11 +14,17 @@ from tidelog.errors import RecordsDamagedError
 from tidelog.state_changes.event import Kind
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.damage.batch_quarantine import UNREADABLE_PAUSE_S
-from tidelog_broker.log.log_errors import LogError, LogUnreadableError
+from tidelog_broker.log.log_errors import LogError, LogFailedError, LogUnreadableError
 from tidelog_runtime.metadata.schema import NOT_WHOLE
 from unit.broker.broker_parts import KEY, append, commit
 from unit.broker.damage.test_only_copies import ALONE, consume, led_by_another
-from unit.broker.damage.test_replica_repair import SEGMENT, Broker, flip
+from unit.broker.damage.test_replica_repair import (
+    SEGMENT,
+    Broker,
+    flip,
+    resigned_at_start,
+    three_records,
+)
 from unit.broker.fake_log import state
 from unit.broker.log.memory_disk import MemoryFile
 
@@ -185,3 +191,20 @@ async def test_a_leader_whose_disk_rejects_writes_resigns_where_another_can_lead
     await asyncio.sleep(1)
     assert broker.stored() != state()
     await broker.stop()
+
+
+async def test_damage_that_the_disk_did_not_let_mark_is_marked_later() -> None:
+    """Its next process takes for written what the failed sync left in memory."""
+    broker = Broker()
+    partition = await three_records(broker)
+    broker.store.disconnect()  # so that it does not resign, and is not repaired
+    broker.disk.fail_sync = True
+    broker.replicas.manager.log_failed(KEY, LogFailedError(SEGMENT, errno.EIO, "sync"))
+    await asyncio.sleep(10)
+    broker.disk.fail_sync = False
+    await asyncio.sleep(10)
+    assert partition.leading is None
+    broker.store.reconnect()
+    again = await broker.restart()
+    assert await resigned_at_start(again) == [KEY]
+    await again.stop()

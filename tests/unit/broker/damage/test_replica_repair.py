@@ -3,7 +3,6 @@ returned to service.
 """
 
 import asyncio
-import errno
 import random
 from collections.abc import Callable
 from pathlib import PurePath
@@ -425,23 +424,6 @@ async def test_a_mark_outlives_any_number_of_incarnations_that_did_not_resign() 
     broker = await broker.restart()
     assert await resigned_at_start(broker) == [KEY]
     await broker.stop()
-
-
-async def test_damage_that_the_disk_did_not_let_mark_is_marked_later() -> None:
-    """Its next process takes for written what the failed sync left in memory."""
-    broker = Broker()
-    partition = await three_records(broker)
-    broker.store.disconnect()  # so that it does not resign, and is not repaired
-    broker.disk.fail_sync = True
-    broker.replicas.manager.log_failed(KEY, LogFailedError(SEGMENT, errno.EIO, "sync"))
-    await asyncio.sleep(10)
-    broker.disk.fail_sync = False
-    await asyncio.sleep(10)
-    assert partition.leading is None
-    broker.store.reconnect()
-    again = await broker.restart()
-    assert await resigned_at_start(again) == [KEY]
-    await again.stop()
 
 
 async def test_damage_found_by_recovery_is_marked_before_it_is_made_unreadable() -> None:

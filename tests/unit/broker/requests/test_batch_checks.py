@@ -134,6 +134,21 @@ async def test_a_request_that_stops_waiting_lets_no_other_overtake_those_ahead(
     assert requests.checks._last == {}
 
 
+async def test_requests_that_stop_waiting_one_after_another_let_no_other_overtake() -> None:
+    requests = Requests()
+    requests.sends("first", 0, COSTLY)
+    requests.sends("second", 0, CHEAP, timeout_ms=500)
+    requests.sends("third", 0, CHEAP, timeout_ms=1_000)
+    await asyncio.sleep(2)
+    requests.sends("last", 0, CHEAP)
+    await until_idle()
+    assert requests.appended == []
+    requests.thread.work[0].set()
+    await until_idle()
+    assert requests.appended == ["first", "last"]
+    assert requests.checks._last == {}
+
+
 @pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.LZ4, Codec.GZIP])
 async def test_a_request_with_too_many_decompressed_bytes_is_rejected_before_its_checks(
     codec: Codec,

@@ -364,6 +364,16 @@ def test_a_restored_copy_by_hard_links_is_recognized(tmp_path: Path) -> None:
     assert start().identity.copied
 
 
+def test_a_directory_without_its_replicas_starts_as_a_copy() -> None:
+    machine = Machine()
+    machine.start()
+    machine.disk.make_directory(PATH / "replicas")
+    machine.disk.write_atomically(PATH / "replicas" / "any", b"", sync=True)
+    registered_at(machine, 7)
+    machine.disk.remove_tree(PATH / "replicas")
+    assert machine.start().identity.copied
+
+
 def test_a_moved_directory_is_no_copy(tmp_path: Path) -> None:
     paths = (tmp_path / "before", tmp_path / "after")
     for path in paths:
