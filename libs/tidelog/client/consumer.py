@@ -427,8 +427,7 @@ class Consumer:
         if not self._state.has_partitions:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
-                "the consumer has nothing to read, because no partition is assigned; call "
-                "assign_topic or assign before",
+                "the consumer has no assigned partition to read; call assign_topic or assign first",
             )
         self._fetcher.arrived.clear()
         self._fetcher.check()
