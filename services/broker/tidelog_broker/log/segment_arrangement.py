@@ -18,7 +18,6 @@ from pathlib import PurePath
 import structlog
 
 from tidelog.log_format import (
-    FRAME_HEADER_BYTES,
     MAX_FRAME_BYTES,
     MAX_OFFSET,
     walk_frames,
@@ -29,7 +28,12 @@ from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
 from tidelog_broker.log.indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.misplaced_batches import FrameRun, SegmentFile, find_files
-from tidelog_broker.log.quarantine import DamagedRange, Evidence
+from tidelog_broker.log.quarantine import (
+    DamagedRange,
+    Evidence,
+    can_quarantine,
+    first_coverable_part,
+)
 from tidelog_broker.log.segment import segment_path
 
 _COPY_BYTES = 1 << 20
@@ -222,7 +226,8 @@ def _targets(files: Sequence[SegmentFile], chosen: Sequence[FrameRun], start: in
             # What is damaged before the run stays in the file.
             not file.is_aside
             and end <= file.base < run.first_offset
-            and file.valid_from(0) == run.position >= FRAME_HEADER_BYTES
+            and file.valid_from(0) == run.position
+            and _is_coverable(0, run.position, file.base, run.first_offset)
         ):
             target.file, target.base = file, file.base
         targets.append(target)
@@ -236,8 +241,15 @@ def _continues(last: FrameRun, run: FrameRun, file: SegmentFile) -> bool:
         return False
     if run.first_offset == last.next_offset:
         return run.position == last.end
-    is_coverable = run.position - last.end >= FRAME_HEADER_BYTES
-    return is_coverable and file.valid_from(last.end) == run.position
+    return file.valid_from(last.end) == run.position and _is_coverable(
+        last.end, run.position, last.next_offset, run.first_offset
+    )
+
+
+def _is_coverable(position: int, end: int, first_offset: int, next_offset: int) -> bool:
+    """Returns whether unreadable batches of these offsets can cover the bytes in between."""
+    damaged = DamagedRange(first_offset, next_offset, position, end - position, "")
+    return can_quarantine(first_coverable_part(damaged), at_end=False)
 
 
 def _keep_damaged_files(

@@ -12,15 +12,29 @@ from hypothesis import strategies as st
 
 from simulation.inode import Inode
 from tidelog.batch import is_damaged
-from tidelog.log_format import ReadAt, dump_frames, find_frame, segment_base, walk_frames
+from tidelog.log_format import (
+    FRAME_HEADER_BYTES,
+    ReadAt,
+    dump_frames,
+    find_frame,
+    segment_base,
+    walk_frames,
+)
 from tidelog.model import Batch
+from tidelog_broker.log import quarantine
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import UndecidedDamageError
 from tidelog_broker.log.quarantine import DamagedRange
 from tidelog_broker.log.segment import segment_path
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
-from unit.broker.log.builders import DIRECTORY, batch_at, log_of, read_clean_logs
+from unit.broker.log.builders import (
+    DIRECTORY,
+    batch_at,
+    encode_frame,
+    log_of,
+    read_clean_logs,
+)
 from unit.broker.log.memory_disk import MemoryDisk
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=500, index_interval_bytes=200)
@@ -58,6 +72,7 @@ OPERATIONS = st.tuples(
             "part",
             "empty",
             "swap",
+            "lack",
         ]
     ),
     st.integers(0, 9),
@@ -117,6 +132,9 @@ class World:
                 self.put(path, data + others[first : first + number])
             case "empty":
                 self.put(target, b"")
+            case "lack":
+                start, size = number % (len(data) + 1), 1 + 37 * which
+                self.put(path, data[:start] + data[start + size :])
             case "swap":
                 self.put(path, others)
                 self.put(other, data)
@@ -271,6 +289,41 @@ def test_an_interrupted_arrangement_loses_no_valid_batch(
         disk.rename, disk.remove = rename, remove  # type: ignore[method-assign]
         log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
     check_content(log, valid)
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("unsynced", ONLY_COPY)
+@pytest.mark.parametrize("left", [1, 40, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES])
+@pytest.mark.parametrize("segment", [1, 3])
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_only_copy_keeps_what_lies_behind_a_rest_shorter_than_a_header(
+    unsynced: UnsyncedWrites, left: int, segment: int, first: int
+) -> None:
+    world = World()
+    path = world.segments[segment]
+    data = world.bytes_of(path)
+    frame = len(encode_frame(BATCHES[0]))
+    world.put(path, data[: first * frame + left] + data[(first + 1) * frame :])
+    valid = world.valid_offsets()
+    assert len(valid) == len(BATCHES) - 1
+    check_content(world.reopen(unsynced, END), valid)
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_only_copy_keeps_what_lies_behind_more_noise_than_its_offsets_can_cover(
+    monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    monkeypatch.setattr(quarantine, "MAX_FRAME_BYTES", 400)
+    world = World()
+    path = world.segments[1]
+    data = world.bytes_of(path)
+    frame = len(encode_frame(BATCHES[0]))
+    noise = bytes(1000)  # three unreadable batches, and two offsets
+    world.put(path, data[: first * frame] + noise + data[(first + 1) * frame :])
+    valid = world.valid_offsets()
+    assert len(valid) == len(BATCHES) - 1
+    check_content(world.reopen(UnsyncedWrites.KEPT_ONLY_COPY, END), valid)
 
 
 @pytest.mark.parametrize("unsynced", [UnsyncedWrites.KEPT, UnsyncedWrites.LOST])
