@@ -97,18 +97,33 @@ class _Chain:
     def __init__(self, disk: Disk, runs: Sequence[FrameRun], epochs: LeaderEpochs | None) -> None:
         self._disk = disk
         self._epochs = LeaderEpochs() if epochs is None else epochs
+        self._known = list(filter(self._has_known_epoch, runs))
         self._later = sorted(filter(self._belongs, runs), key=lambda run: run.first_offset)
         self._covering: list[FrameRun] = []
 
     def _belongs(self, run: FrameRun) -> bool:
-        """The file of epochs may lack the last ones."""
-        known = self._epochs
-        return (
-            run.is_in_place
-            or not known.entries
-            or run.leader_epoch > known.latest
-            or run.leader_epoch == known.epoch_at(run.first_offset)
+        """The file of epochs may lack the last ones. Batches of an epoch that it does not have
+        there exclude none that have the right one."""
+        known = self._epochs.entries
+        if not known or self._has_known_epoch(run):
+            return True
+        is_newer = (
+            run.leader_epoch > known[-1].leader_epoch and run.first_offset >= known[-1].start_offset
         )
+        if not (is_newer or run.is_in_place):
+            return False
+        others = self._known
+        if is_newer and run.is_in_place:
+            others = [other for other in others if other.is_in_place]
+        return all(
+            other.leader_epoch <= run.leader_epoch
+            if other.next_offset <= run.first_offset
+            else other.first_offset >= run.next_offset and other.leader_epoch >= run.leader_epoch
+            for other in others
+        )
+
+    def _has_known_epoch(self, run: FrameRun) -> bool:
+        return run.leader_epoch == self._epochs.epoch_at(run.first_offset)
 
     def choose(self, start: int) -> list[FrameRun]:
         """Returns runs in the order of their offsets, which may have gaps but do not overlap."""

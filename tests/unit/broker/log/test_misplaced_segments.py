@@ -22,6 +22,7 @@ from tidelog.log_format import (
 )
 from tidelog.model import Batch
 from tidelog_broker.log import quarantine
+from tidelog_broker.log.epoch_file import EPOCHS_NAME
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import UndecidedDamageError
@@ -122,10 +123,9 @@ class World:
                 self.disk.rename(path, target)
             case "truncate":
                 self.put(path, data[: number % (len(data) + 1)])
-            case "zeros":
-                self.put(path, data + bytes(number))
-            case "noise":
-                self.put(path, data + random.Random(number).randbytes(number))
+            case "zeros" | "noise":
+                noise = random.Random(number).randbytes(number)
+                self.put(path, data + (noise if kind == "noise" else bytes(number)))
             case "frames":
                 self.put(path, data + others[first:])
             case "part":
@@ -324,6 +324,51 @@ def test_an_only_copy_keeps_what_lies_behind_more_noise_than_its_offsets_can_cov
     valid = world.valid_offsets()
     assert len(valid) == len(BATCHES) - 1
     check_content(world.reopen(UnsyncedWrites.KEPT_ONLY_COPY, END), valid)
+
+
+def foreign_segment(base: int, number: int, epoch: int) -> bytes:
+    """A segment of another partition: `number` batches of two records."""
+    batches = [batch_at(base + 2 * n, count=2, epoch=epoch, size=50) for n in range(number)]
+    return b"".join(map(encode_frame, batches))
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("unsynced", ONLY_COPY)
+@pytest.mark.parametrize("epoch", [2, 3, 9])
+@pytest.mark.parametrize("number", [1, 3, 4])
+@pytest.mark.parametrize("segment", range(3))
+@pytest.mark.parametrize("swapped", [(), (2,), (2, 4)])
+def test_a_segment_of_another_partition_displaces_no_batch_of_the_log(
+    unsynced: UnsyncedWrites, epoch: int, number: int, segment: int, swapped: Sequence[int]
+) -> None:
+    world = World()
+    path = world.segments[segment]
+    base = segment_base(path.name)
+    assert base is not None
+    world.put(path, foreign_segment(base, number, epoch))
+    for first in swapped:
+        world.change(("swap", first, first + 1))
+    log = world.reopen(unsynced, END)
+    sound = [batch for batch in read_clean_logs(log) if not is_damaged(batch.header)]
+    # The epoch does not distinguish batches of the same one.
+    lost = range(base, base + 8 if (epoch, base) == (3, 12) else base + 6)
+    others = [batch for batch in BATCHES if batch.header.base_offset not in lost]
+    assert [batch for batch in sound if batch in others] == others
+    assert log.log_end_offset == END
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+def test_batches_of_an_epoch_that_the_file_of_epochs_lacks_stay() -> None:
+    world = World()
+    latest = batch_at(END, count=2, epoch=7, size=60)
+    log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    epochs = world.bytes_of(DIRECTORY / EPOCHS_NAME)
+    log.append([latest])
+    log.close()
+    world.put(DIRECTORY / EPOCHS_NAME, epochs)
+    world.change(("swap", 1, 2))
+    log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    assert read_clean_logs(log) == [*BATCHES, latest]
 
 
 @pytest.mark.parametrize("unsynced", [UnsyncedWrites.KEPT, UnsyncedWrites.LOST])
