@@ -140,7 +140,8 @@ def find_files(disk: Disk, directory: PurePath) -> list[SegmentFile]:
 
 
 def _find_runs(read: ReadAt, file: SegmentFile, following: int) -> Iterator[FrameRun]:
-    """Yields the runs of a file; the next segment's name says `following`."""
+    """Yields the runs of a file; the next segment's name says `following`, where a run in place
+    ends."""
     run: FrameRun | None = None
     reached = file.base
     is_misplaced = file.is_aside
@@ -152,6 +153,7 @@ def _find_runs(read: ReadAt, file: SegmentFile, following: int) -> Iterator[Fram
             and run.next_offset == header.base_offset
             and run.leader_epoch == header.leader_epoch
             and not (unreadable or run.is_unreadable)
+            and (not run.is_in_place or header.base_offset < following)
         ):
             run = run._replace(size=run.size + size, next_offset=header.next_offset)
             continue

@@ -351,10 +351,30 @@ def test_a_segment_of_another_partition_displaces_no_batch_of_the_log(
     log = world.reopen(unsynced, END)
     sound = [batch for batch in read_clean_logs(log) if not is_damaged(batch.header)]
     # The epoch does not distinguish batches of the same one.
-    lost = range(base, base + 8 if (epoch, base) == (3, 12) else base + 6)
+    lost = range(base, base + (8 if epoch == 3 and segment > 0 else 6))
     others = [batch for batch in BATCHES if batch.header.base_offset not in lost]
     assert [batch for batch in sound if batch in others] == others
     assert log.log_end_offset == END
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("unsynced", ONLY_COPY)
+@pytest.mark.parametrize("has_epochs", [True, False])
+@pytest.mark.parametrize("segment", [0, 2])
+@pytest.mark.parametrize("number", [4, 6, 9])
+def test_the_end_of_an_older_file_displaces_no_later_segment(
+    unsynced: UnsyncedWrites, has_epochs: bool, segment: int, number: int
+) -> None:
+    """The file was restored from a backup: its batches were cut, and others written."""
+    world = World()
+    path, first = world.segments[segment], BATCHES[3 * segment]
+    epoch, base = first.header.leader_epoch, first.header.base_offset
+    stale = foreign_segment(base + 6, number - 3, epoch)
+    world.put(path, world.bytes_of(path) + stale)
+    if not has_epochs:
+        world.disk.remove(DIRECTORY / EPOCHS_NAME)
+    log = world.reopen(unsynced, END)
+    assert read_clean_logs(log) == BATCHES
 
 
 @pytest.mark.rule("damage-costs-only-its-batch")
