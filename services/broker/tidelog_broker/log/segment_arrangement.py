@@ -12,7 +12,9 @@ to a name that a later start reads, too."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import PurePath
 
 import structlog
@@ -24,7 +26,7 @@ from tidelog.log_format import (
 )
 from tidelog.model import NO_EPOCH, BatchHeader
 from tidelog_broker.log.bad_sectors import BadSectorReader
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from tidelog_broker.log.indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.misplaced_batches import FrameRun, SegmentFile, find_files
@@ -195,7 +197,7 @@ class _Chain:
 
     def _from(self, run: FrameRun, offset: int) -> FrameRun | None:
         """Returns the part of a run from the first frame at or above an offset on."""
-        for position, header in self._frames(run):
+        for position, header in _frames(self._disk, run):
             if header.base_offset >= offset:
                 return run._replace(
                     position=position, size=run.end - position, first_offset=header.base_offset
@@ -205,21 +207,23 @@ class _Chain:
     def _below(self, run: FrameRun, limit: int) -> FrameRun | None:
         """Returns the part of a run whose frames end at or below an offset."""
         part = None
-        for position, header in self._frames(run):
+        for position, header in _frames(self._disk, run):
             if header.base_offset > run.first_offset:
                 size, end = position - run.position, header.base_offset
                 part = run._replace(size=size, next_offset=end) if end <= limit else part
         return part
 
-    def _frames(self, run: FrameRun) -> Iterator[tuple[int, BatchHeader]]:
-        file = self._disk.open(run.path)
-        try:
-            read = BadSectorReader(file).read_at
-            for info in walk_frames(read, run.end, start=run.position, verify=False):
-                if info.header is not None:
-                    yield info.position, info.header
-        finally:
-            file.close()
+
+def _frames(disk: Disk, run: FrameRun) -> Iterator[tuple[int, BatchHeader]]:
+    """Yields position and header of each frame of a run."""
+    file = disk.open(run.path)
+    try:
+        read = BadSectorReader(file).read_at
+        for info in walk_frames(read, run.end, start=run.position, verify=False):
+            if info.header is not None:
+                yield info.position, info.header
+    finally:
+        file.close()
 
 
 def _targets(files: Sequence[SegmentFile], chosen: Sequence[FrameRun], start: int) -> list[_Target]:
@@ -318,10 +322,16 @@ class _Move:
     def run(self) -> None:
         staying = {t.file.path for t in self._targets if t.file is not None and t.stays}
         leaving = [file for file in self._files if file.path not in staying]
+        used = {target.file.path for target in self._targets if target.file is not None}
+        left = [file for file in leaving if file.path not in used]
+        redundant = list(filter(self._is_redundant, left))
+        left = [file for file in left if file not in redundant]
         self._set_aside(leaving)
-        for target in self._targets:
-            if target.file is None:
-                self._copy(target)
+        copies = [target for target in self._targets if target.file is None]
+        self._remove_copied(redundant, copies)
+        while copies:
+            self._copy(copies.pop(0))
+            self._remove_copied(redundant, copies)
         for target in self._targets:
             if target.file is not None and not target.stays:
                 path = segment_path(self._directory, target.base)
@@ -331,10 +341,7 @@ class _Move:
         cut = [t for t in self._targets if t.file is not None and t.size < t.file.size]
         for target in cut:
             self._cut(target)
-        used = {target.file.path for target in self._targets if target.file is not None}
-        for file in leaving:
-            if file.path in used:
-                continue
+        for file in left:
             self._store_evidence(file, 0, file.base)
             self._disk.remove(self._path_of[file.path])
         self._disk.sync_directory(self._directory)
@@ -361,26 +368,64 @@ class _Move:
             self._remove_indexes(file.path)
         self._disk.sync_directory(self._directory)
 
+    def _is_redundant(self, file: SegmentFile) -> bool:
+        """Returns whether the file has nothing but valid batches of the arranged log."""
+        is_valid = file.size > 0 and sum(run.size for run in file.runs) == file.size
+        return is_valid and all(map(self._is_chosen, file.runs))
+
+    def _is_chosen(self, run: FrameRun) -> bool:
+        """Returns whether the arranged log has these batches, from whichever file."""
+        chosen = (
+            header
+            for target in self._targets
+            for part in target.runs
+            if part.first_offset < run.next_offset and part.next_offset > run.first_offset
+            for _, header in _frames(self._disk, part)
+            if run.first_offset <= header.base_offset < run.next_offset
+        )
+        headers = (header for _, header in _frames(self._disk, run))
+        return all(a == b for a, b in zip_longest(headers, chosen))
+
+    def _remove_copied(self, redundant: list[SegmentFile], copies: Sequence[_Target]) -> None:
+        """Removes redundant files that are not the source of a copy, for the space of the next
+        one. The batches are on disk elsewhere."""
+        sources = {run.path for target in copies for run in target.runs}
+        removed = [file for file in redundant if file.path not in sources]
+        if removed:
+            self._disk.sync_directory(self._directory)
+        for file in removed:
+            self._disk.remove(self._path_of[file.path])
+            redundant.remove(file)
+
     def _copy(self, target: _Target) -> None:
         path = segment_path(self._directory, target.base)
         temporary = PurePath(f"{path}{TEMPORARY_SUFFIX}")
         self._disk.remove(temporary)
-        copy = self._disk.open(temporary, create=True)
         try:
-            end = 0
-            for run in target.runs:
-                source = self._disk.open(self._path_of[run.path])
-                try:
-                    for position in range(run.position, run.end, _COPY_BYTES):
-                        data = source.read_at(min(_COPY_BYTES, run.end - position), position)
-                        copy.write_at(end, [data])
-                        end += len(data)
-                finally:
-                    source.close()
-            copy.sync()
-        finally:
-            copy.close()
+            copy = self._disk.open(temporary, create=True)
+            try:
+                self._write_runs(copy, target.runs)
+                copy.sync()
+            finally:
+                copy.close()
+        except OSError:
+            # On a full disk the partial file would take room that others need.
+            with suppress(OSError):
+                self._disk.remove(temporary)
+            raise
         self._disk.rename(temporary, path)
+
+    def _write_runs(self, copy: DiskFile, runs: Sequence[FrameRun]) -> None:
+        end = 0
+        for run in runs:
+            source = self._disk.open(self._path_of[run.path])
+            try:
+                for position in range(run.position, run.end, _COPY_BYTES):
+                    data = source.read_at(min(_COPY_BYTES, run.end - position), position)
+                    copy.write_at(end, [data])
+                    end += len(data)
+            finally:
+                source.close()
 
     def _cut(self, target: _Target) -> None:
         assert target.file is not None

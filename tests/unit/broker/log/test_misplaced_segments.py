@@ -25,7 +25,7 @@ from tidelog_broker.log import quarantine
 from tidelog_broker.log.epoch_file import EPOCHS_NAME
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
-from tidelog_broker.log.log_errors import UndecidedDamageError
+from tidelog_broker.log.log_errors import LogStorageError, UndecidedDamageError
 from tidelog_broker.log.quarantine import DamagedRange
 from tidelog_broker.log.segment import segment_path
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
@@ -389,6 +389,44 @@ def test_batches_of_an_epoch_that_the_file_of_epochs_lacks_stay() -> None:
     world.change(("swap", 1, 2))
     log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
     assert read_clean_logs(log) == [*BATCHES, latest]
+
+
+def world_to_copy(*segments: int) -> World:
+    """Each of these segments lies behind a copy of the first batch in another file."""
+    world = World()
+    for path in [world.segments[segment] for segment in segments]:
+        base = segment_base(path.name)
+        assert base is not None
+        data = encode_frame(BATCHES[0]) + world.bytes_of(path)
+        world.disk.remove(path)
+        world.put(segment_path(DIRECTORY, 1000 + base), data)
+    return world
+
+
+def test_a_copy_that_does_not_fit_leaves_the_space_free() -> None:
+    world = world_to_copy(1)
+    world.disk.space = 300
+    for _ in range(3):
+        with pytest.raises(LogStorageError, match="No space"):
+            world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+        assert not [path for path in world.disk.names if path.suffix == ".tmp"]
+    world.disk.space = None
+    assert read_clean_logs(world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)) == BATCHES
+
+
+def test_the_arrangement_needs_space_for_one_file_only() -> None:
+    world = world_to_copy(1, 2, 3)
+    world.disk.space = 700
+    assert read_clean_logs(world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)) == BATCHES
+    assert not world.cut
+
+
+def test_copies_of_the_arranged_batches_free_their_space_first() -> None:
+    world = world_to_copy(1)
+    world.put(segment_path(DIRECTORY, 5000), world.bytes_of(world.segments[2]))
+    world.disk.space = 300
+    assert read_clean_logs(world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)) == BATCHES
+    assert not world.cut
 
 
 @pytest.mark.parametrize("unsynced", [UnsyncedWrites.KEPT, UnsyncedWrites.LOST])
