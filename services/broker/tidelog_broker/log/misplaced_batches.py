@@ -25,7 +25,8 @@ from tidelog_broker.log.bad_sectors import BadSectorReader, is_unreadable
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.quarantine import valid_frame
 
-_ASIDE_NAME = re.compile(r"([0-9]{20})\.log\.[0-9]+\.aside")
+ASIDE_SUFFIX = ".aside"
+_ASIDE_NAME = re.compile(rf"([0-9]{{20}})\.log\.[0-9]+{re.escape(ASIDE_SUFFIX)}")
 
 
 def is_set_aside(name: str) -> bool:

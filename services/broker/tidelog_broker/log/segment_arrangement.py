@@ -4,7 +4,7 @@ segments" in docs/internals/log-format.md).
 Files may have been copied, renamed, restored from a backup, or written behind their end. All valid
 frames of all files are found, and those are chosen that form the log. A file that holds them in
 order keeps its content and at most gets its right name; otherwise they are copied to new files.
-What is left over is passed to `Evidence` and removed.
+What is left over is passed to `Evidence` and removed, unless it has valid batches of its own.
 
 Nothing valid is removed before it is on disk elsewhere: a file that does not stay is first renamed
 to a name that a later start reads, too."""
@@ -22,6 +22,7 @@ import structlog
 from tidelog.log_format import (
     MAX_FRAME_BYTES,
     MAX_OFFSET,
+    segment_name,
     walk_frames,
 )
 from tidelog.model import NO_EPOCH, BatchHeader
@@ -29,7 +30,12 @@ from tidelog_broker.log.bad_sectors import BadSectorReader
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from tidelog_broker.log.indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog_broker.log.leader_epochs import LeaderEpochs
-from tidelog_broker.log.misplaced_batches import FrameRun, SegmentFile, find_files
+from tidelog_broker.log.misplaced_batches import (
+    ASIDE_SUFFIX,
+    FrameRun,
+    SegmentFile,
+    find_files,
+)
 from tidelog_broker.log.quarantine import (
     DamagedRange,
     Evidence,
@@ -39,6 +45,8 @@ from tidelog_broker.log.quarantine import (
 from tidelog_broker.log.segment import segment_path
 
 _COPY_BYTES = 1 << 20
+# A file whose valid batches are not in the log. No start reads or removes it.
+_LEFTOVER_SUFFIX = ".leftover"
 
 _log = structlog.get_logger()
 
@@ -326,6 +334,7 @@ class _Move:
         left = [file for file in leaving if file.path not in used]
         redundant = list(filter(self._is_redundant, left))
         left = [file for file in left if file not in redundant]
+        foreign = [file for file in left if self._has_other_batches(file)]
         self._set_aside(leaving)
         copies = [target for target in self._targets if target.file is None]
         self._remove_copied(redundant, copies)
@@ -342,8 +351,11 @@ class _Move:
         for target in cut:
             self._cut(target)
         for file in left:
-            self._store_evidence(file, 0, file.base)
-            self._disk.remove(self._path_of[file.path])
+            if file in foreign:
+                self._rename(file, _LEFTOVER_SUFFIX)
+            else:
+                self._store_evidence(file, 0, file.base)
+                self._disk.remove(self._path_of[file.path])
         self._disk.sync_directory(self._directory)
         if leaving or cut:
             _log.warning(
@@ -351,22 +363,29 @@ class _Move:
                 log=str(self._directory),
                 moved=[file.path.name for file in leaving],
                 cut=[t.file.path.name for t in cut if t.file is not None],
+                not_in_log=[self._path_of[file.path].name for file in foreign],
                 why="batches lay in segment files of other offsets; all of them were kept",
             )
 
     def _set_aside(self, leaving: Sequence[SegmentFile]) -> None:
-        taken = {file.path.name for file in self._files}
         for file in leaving:
-            if file.is_aside:
-                continue
-            number = 0
-            while (name := f"{file.path.name}.{number}.aside") in taken:
-                number += 1
-            taken.add(name)
-            self._path_of[file.path] = self._directory / name
-            self._disk.rename(file.path, self._directory / name)
-            self._remove_indexes(file.path)
+            if not file.is_aside:
+                self._rename(file, ASIDE_SUFFIX)
+                self._remove_indexes(file.path)
         self._disk.sync_directory(self._directory)
+
+    def _rename(self, file: SegmentFile, suffix: str) -> None:
+        """Renames to a segment's name with a number and this suffix."""
+        taken = self._disk.list_names(self._directory)
+        number = 0
+        while (name := f"{segment_name(file.base)}.{number}{suffix}") in taken:
+            number += 1
+        self._disk.rename(self._path_of[file.path], self._directory / name)
+        self._path_of[file.path] = self._directory / name
+
+    def _has_other_batches(self, file: SegmentFile) -> bool:
+        """Returns whether the file has valid batches that are not in the arranged log."""
+        return not all(run.is_unreadable or self._is_chosen(run) for run in file.runs)
 
     def _is_redundant(self, file: SegmentFile) -> bool:
         """Returns whether the file has nothing but valid batches of the arranged log."""

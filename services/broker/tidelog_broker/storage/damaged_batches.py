@@ -194,10 +194,11 @@ class DamagedBatches:
         if self._delete_old(MAX_EVIDENCE_BYTES - len(data)) + len(data) > MAX_EVIDENCE_BYTES:
             data = data[:MIN_EVIDENCE_BYTES]
         is_cut = damaged.next_offset == damaged.first_offset
-        file = (
-            f"{key.topic_id}.{key.partition}@{damaged.first_offset}-{damaged.next_offset}"
-            f".{now_ms}.{_CUT if is_cut else _UNREADABLE}"
-        )
+        prefix = f"{key.topic_id}.{key.partition}@{damaged.first_offset}-{damaged.next_offset}"
+        state = _CUT if is_cut else _UNREADABLE
+        taken = set(self._disk.list_names(self._directory)) if is_cut else ()
+        while (file := f"{prefix}.{now_ms}.{state}") in taken:
+            now_ms += 1
         target = self._directory / file
         line = json.dumps(described).encode() + b"\n"
         found = OffsetRange(damaged.first_offset, damaged.next_offset)

@@ -429,6 +429,25 @@ def test_copies_of_the_arranged_batches_free_their_space_first() -> None:
     assert not world.cut
 
 
+def test_valid_batches_that_are_not_in_the_log_stay_in_their_file() -> None:
+    world = World()
+    foreign = foreign_segment(0, 3, 9)
+    world.put(world.segments[0], foreign)
+    world.put(world.segments[2], bytes(300))
+    log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    left = world.segments[0].name + ".0.leftover"
+    assert world.bytes_of(DIRECTORY / left) == foreign
+    log.close()
+    before = set(world.disk.names)
+    again = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    assert again.log_end_offset == END
+    assert set(world.disk.names) == before
+    world.put(world.segments[0], foreign_segment(0, 2, 9))
+    world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    assert world.bytes_of(DIRECTORY / left) == foreign
+    assert DIRECTORY / (world.segments[0].name + ".1.leftover") in world.disk.names
+
+
 @pytest.mark.parametrize("unsynced", [UnsyncedWrites.KEPT, UnsyncedWrites.LOST])
 def test_misplaced_segments_stay_unchanged_until_other_copies_are_known(
     unsynced: UnsyncedWrites,

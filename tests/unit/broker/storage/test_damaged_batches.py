@@ -105,6 +105,15 @@ def test_a_full_disk_gets_only_the_beginning_of_the_evidence() -> None:
     assert content.endswith(b"\n" + bytes(MIN_EVIDENCE_BYTES))
 
 
+def test_evidence_of_the_same_offset_and_time_is_all_kept() -> None:
+    evidence = Evidence()
+    for content in (b"one", b"two"):
+        damaged = DamagedRange(1, 1, 0, 3, "it does not continue the log")
+        evidence.batches.evidence_of(NAME, KEY)(SEGMENT, damaged, content)
+    kept = [inode.data for path, inode in evidence.disk.names.items() if path.parent == EVIDENCE]
+    assert sorted(data[-3:] for data in kept) == [b"one", b"two"]
+
+
 def test_a_known_range_stays_if_its_evidence_cannot_be_written_again() -> None:
     evidence = Evidence()
     evidence.keep(1)
