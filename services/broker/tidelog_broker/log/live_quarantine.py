@@ -12,6 +12,7 @@ from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from tidelog_broker.log.indexes import SegmentSummary, extend_summary
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.log_errors import LogCorruptError, LogError, read_failure
+from tidelog_broker.log.misplaced_batches import has_misplaced_frame
 from tidelog_broker.log.quarantine import (
     DamagedRange,
     Evidence,
@@ -124,8 +125,14 @@ class LiveQuarantine:
             )
 
     def _fault(self, file: DiskFile, reason: str, latest_epoch: int) -> None:
-        """Makes the damage behind `found` unreadable, or cuts what is behind the last batch."""
+        """Makes the damage behind `found` unreadable, or cuts what is behind the last batch.
+
+        Valid batches that cannot belong there are left to the repair, which puts them in order."""
         position, expected = self.found.size, self.found.next_offset
+        if has_misplaced_frame(
+            file.read_at, position, self._end, expected, self.before.next_offset
+        ):
+            raise LogCorruptError(self.path, position, reason)
         if expected == self.before.next_offset and self.copy is not None:
             # The file lacks bytes of damaged batches, or has too many.
             rest = file.read_at(min(self._end - position, MAX_FRAME_BYTES), position)

@@ -263,6 +263,8 @@ class LogCheck:
         end = self.min_end_offset if following is None else following
         if not is_complete and not (self.unsynced.is_only_copy and end > expected):
             return False
+        if has_valid_frame(file.read_at, position + 1, scan.file_bytes):
+            self.require_order(str(scan.fault), path, position)
         size = min(scan.file_bytes - position, MAX_FRAME_BYTES)
         data = BadSectorReader(file).read_at(size, position)
         self.evidence(path, DamagedRange(expected, expected, position, size, str(scan.fault)), data)

@@ -25,7 +25,8 @@ from tidelog_broker.log.bad_sectors import BadSectorReader, is_unreadable
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.quarantine import valid_frame
 
-_ASIDE_NAME = re.compile(r"([0-9]{20})\.log\.[0-9]+\.aside")
+ASIDE_SUFFIX = ".aside"
+_ASIDE_NAME = re.compile(rf"([0-9]{{20}})\.log\.[0-9]+{re.escape(ASIDE_SUFFIX)}")
 
 
 def is_set_aside(name: str) -> bool:
@@ -140,7 +141,8 @@ def find_files(disk: Disk, directory: PurePath) -> list[SegmentFile]:
 
 
 def _find_runs(read: ReadAt, file: SegmentFile, following: int) -> Iterator[FrameRun]:
-    """Yields the runs of a file; the next segment's name says `following`."""
+    """Yields the runs of a file; the next segment's name says `following`, where a run in place
+    ends."""
     run: FrameRun | None = None
     reached = file.base
     is_misplaced = file.is_aside
@@ -152,6 +154,7 @@ def _find_runs(read: ReadAt, file: SegmentFile, following: int) -> Iterator[Fram
             and run.next_offset == header.base_offset
             and run.leader_epoch == header.leader_epoch
             and not (unreadable or run.is_unreadable)
+            and (not run.is_in_place or header.base_offset < following)
         ):
             run = run._replace(size=run.size + size, next_offset=header.next_offset)
             continue

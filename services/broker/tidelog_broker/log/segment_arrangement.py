@@ -4,7 +4,7 @@ segments" in docs/internals/log-format.md).
 Files may have been copied, renamed, restored from a backup, or written behind their end. All valid
 frames of all files are found, and those are chosen that form the log. A file that holds them in
 order keeps its content and at most gets its right name; otherwise they are copied to new files.
-What is left over is passed to `Evidence` and removed.
+What is left over is passed to `Evidence` and removed, unless it has valid batches of its own.
 
 Nothing valid is removed before it is on disk elsewhere: a file that does not stay is first renamed
 to a name that a later start reads, too."""
@@ -12,27 +12,41 @@ to a name that a later start reads, too."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import PurePath
 
 import structlog
 
 from tidelog.log_format import (
-    FRAME_HEADER_BYTES,
     MAX_FRAME_BYTES,
     MAX_OFFSET,
+    segment_name,
     walk_frames,
 )
 from tidelog.model import NO_EPOCH, BatchHeader
 from tidelog_broker.log.bad_sectors import BadSectorReader
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
 from tidelog_broker.log.indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tidelog_broker.log.leader_epochs import LeaderEpochs
-from tidelog_broker.log.misplaced_batches import FrameRun, SegmentFile, find_files
-from tidelog_broker.log.quarantine import DamagedRange, Evidence
+from tidelog_broker.log.misplaced_batches import (
+    ASIDE_SUFFIX,
+    FrameRun,
+    SegmentFile,
+    find_files,
+)
+from tidelog_broker.log.quarantine import (
+    DamagedRange,
+    Evidence,
+    can_quarantine,
+    first_coverable_part,
+)
 from tidelog_broker.log.segment import segment_path
 
 _COPY_BYTES = 1 << 20
+# A file whose valid batches are not in the log. No start reads or removes it.
+_LEFTOVER_SUFFIX = ".leftover"
 
 _log = structlog.get_logger()
 
@@ -93,18 +107,33 @@ class _Chain:
     def __init__(self, disk: Disk, runs: Sequence[FrameRun], epochs: LeaderEpochs | None) -> None:
         self._disk = disk
         self._epochs = LeaderEpochs() if epochs is None else epochs
+        self._known = list(filter(self._has_known_epoch, runs))
         self._later = sorted(filter(self._belongs, runs), key=lambda run: run.first_offset)
         self._covering: list[FrameRun] = []
 
     def _belongs(self, run: FrameRun) -> bool:
-        """The file of epochs may lack the last ones."""
-        known = self._epochs
-        return (
-            run.is_in_place
-            or not known.entries
-            or run.leader_epoch > known.latest
-            or run.leader_epoch == known.epoch_at(run.first_offset)
+        """The file of epochs may lack the last ones. Batches of an epoch that it does not have
+        there exclude none that have the right one."""
+        known = self._epochs.entries
+        if not known or self._has_known_epoch(run):
+            return True
+        is_newer = (
+            run.leader_epoch > known[-1].leader_epoch and run.first_offset >= known[-1].start_offset
         )
+        if not (is_newer or run.is_in_place):
+            return False
+        others = self._known
+        if is_newer and run.is_in_place:
+            others = [other for other in others if other.is_in_place]
+        return all(
+            other.leader_epoch <= run.leader_epoch
+            if other.next_offset <= run.first_offset
+            else other.first_offset >= run.next_offset and other.leader_epoch >= run.leader_epoch
+            for other in others
+        )
+
+    def _has_known_epoch(self, run: FrameRun) -> bool:
+        return run.leader_epoch == self._epochs.epoch_at(run.first_offset)
 
     def choose(self, start: int) -> list[FrameRun]:
         """Returns runs in the order of their offsets, which may have gaps but do not overlap."""
@@ -176,7 +205,7 @@ class _Chain:
 
     def _from(self, run: FrameRun, offset: int) -> FrameRun | None:
         """Returns the part of a run from the first frame at or above an offset on."""
-        for position, header in self._frames(run):
+        for position, header in _frames(self._disk, run):
             if header.base_offset >= offset:
                 return run._replace(
                     position=position, size=run.end - position, first_offset=header.base_offset
@@ -186,21 +215,23 @@ class _Chain:
     def _below(self, run: FrameRun, limit: int) -> FrameRun | None:
         """Returns the part of a run whose frames end at or below an offset."""
         part = None
-        for position, header in self._frames(run):
+        for position, header in _frames(self._disk, run):
             if header.base_offset > run.first_offset:
                 size, end = position - run.position, header.base_offset
                 part = run._replace(size=size, next_offset=end) if end <= limit else part
         return part
 
-    def _frames(self, run: FrameRun) -> Iterator[tuple[int, BatchHeader]]:
-        file = self._disk.open(run.path)
-        try:
-            read = BadSectorReader(file).read_at
-            for info in walk_frames(read, run.end, start=run.position, verify=False):
-                if info.header is not None:
-                    yield info.position, info.header
-        finally:
-            file.close()
+
+def _frames(disk: Disk, run: FrameRun) -> Iterator[tuple[int, BatchHeader]]:
+    """Yields position and header of each frame of a run."""
+    file = disk.open(run.path)
+    try:
+        read = BadSectorReader(file).read_at
+        for info in walk_frames(read, run.end, start=run.position, verify=False):
+            if info.header is not None:
+                yield info.position, info.header
+    finally:
+        file.close()
 
 
 def _targets(files: Sequence[SegmentFile], chosen: Sequence[FrameRun], start: int) -> list[_Target]:
@@ -222,7 +253,8 @@ def _targets(files: Sequence[SegmentFile], chosen: Sequence[FrameRun], start: in
             # What is damaged before the run stays in the file.
             not file.is_aside
             and end <= file.base < run.first_offset
-            and file.valid_from(0) == run.position >= FRAME_HEADER_BYTES
+            and file.valid_from(0) == run.position
+            and _is_coverable(0, run.position, file.base, run.first_offset)
         ):
             target.file, target.base = file, file.base
         targets.append(target)
@@ -236,8 +268,15 @@ def _continues(last: FrameRun, run: FrameRun, file: SegmentFile) -> bool:
         return False
     if run.first_offset == last.next_offset:
         return run.position == last.end
-    is_coverable = run.position - last.end >= FRAME_HEADER_BYTES
-    return is_coverable and file.valid_from(last.end) == run.position
+    return file.valid_from(last.end) == run.position and _is_coverable(
+        last.end, run.position, last.next_offset, run.first_offset
+    )
+
+
+def _is_coverable(position: int, end: int, first_offset: int, next_offset: int) -> bool:
+    """Returns whether unreadable batches of these offsets can cover the bytes in between."""
+    damaged = DamagedRange(first_offset, next_offset, position, end - position, "")
+    return can_quarantine(first_coverable_part(damaged), at_end=False)
 
 
 def _keep_damaged_files(
@@ -291,10 +330,17 @@ class _Move:
     def run(self) -> None:
         staying = {t.file.path for t in self._targets if t.file is not None and t.stays}
         leaving = [file for file in self._files if file.path not in staying]
+        used = {target.file.path for target in self._targets if target.file is not None}
+        left = [file for file in leaving if file.path not in used]
+        redundant = list(filter(self._is_redundant, left))
+        left = [file for file in left if file not in redundant]
+        foreign = [file for file in left if self._has_other_batches(file)]
         self._set_aside(leaving)
-        for target in self._targets:
-            if target.file is None:
-                self._copy(target)
+        copies = [target for target in self._targets if target.file is None]
+        self._remove_copied(redundant, copies)
+        while copies:
+            self._copy(copies.pop(0))
+            self._remove_copied(redundant, copies)
         for target in self._targets:
             if target.file is not None and not target.stays:
                 path = segment_path(self._directory, target.base)
@@ -304,12 +350,12 @@ class _Move:
         cut = [t for t in self._targets if t.file is not None and t.size < t.file.size]
         for target in cut:
             self._cut(target)
-        used = {target.file.path for target in self._targets if target.file is not None}
-        for file in leaving:
-            if file.path in used:
-                continue
-            self._store_evidence(file, 0, file.base)
-            self._disk.remove(self._path_of[file.path])
+        for file in left:
+            if file in foreign:
+                self._rename(file, _LEFTOVER_SUFFIX)
+            else:
+                self._store_evidence(file, 0, file.base)
+                self._disk.remove(self._path_of[file.path])
         self._disk.sync_directory(self._directory)
         if leaving or cut:
             _log.warning(
@@ -317,43 +363,88 @@ class _Move:
                 log=str(self._directory),
                 moved=[file.path.name for file in leaving],
                 cut=[t.file.path.name for t in cut if t.file is not None],
+                not_in_log=[self._path_of[file.path].name for file in foreign],
                 why="batches lay in segment files of other offsets; all of them were kept",
             )
 
     def _set_aside(self, leaving: Sequence[SegmentFile]) -> None:
-        taken = {file.path.name for file in self._files}
         for file in leaving:
-            if file.is_aside:
-                continue
-            number = 0
-            while (name := f"{file.path.name}.{number}.aside") in taken:
-                number += 1
-            taken.add(name)
-            self._path_of[file.path] = self._directory / name
-            self._disk.rename(file.path, self._directory / name)
-            self._remove_indexes(file.path)
+            if not file.is_aside:
+                self._rename(file, ASIDE_SUFFIX)
+                self._remove_indexes(file.path)
         self._disk.sync_directory(self._directory)
+
+    def _rename(self, file: SegmentFile, suffix: str) -> None:
+        """Renames to a segment's name with a number and this suffix."""
+        taken = self._disk.list_names(self._directory)
+        number = 0
+        while (name := f"{segment_name(file.base)}.{number}{suffix}") in taken:
+            number += 1
+        self._disk.rename(self._path_of[file.path], self._directory / name)
+        self._path_of[file.path] = self._directory / name
+
+    def _has_other_batches(self, file: SegmentFile) -> bool:
+        """Returns whether the file has valid batches that are not in the arranged log."""
+        return not all(run.is_unreadable or self._is_chosen(run) for run in file.runs)
+
+    def _is_redundant(self, file: SegmentFile) -> bool:
+        """Returns whether the file has nothing but valid batches of the arranged log."""
+        is_valid = file.size > 0 and sum(run.size for run in file.runs) == file.size
+        return is_valid and all(map(self._is_chosen, file.runs))
+
+    def _is_chosen(self, run: FrameRun) -> bool:
+        """Returns whether the arranged log has these batches, from whichever file."""
+        chosen = (
+            header
+            for target in self._targets
+            for part in target.runs
+            if part.first_offset < run.next_offset and part.next_offset > run.first_offset
+            for _, header in _frames(self._disk, part)
+            if run.first_offset <= header.base_offset < run.next_offset
+        )
+        headers = (header for _, header in _frames(self._disk, run))
+        return all(a == b for a, b in zip_longest(headers, chosen))
+
+    def _remove_copied(self, redundant: list[SegmentFile], copies: Sequence[_Target]) -> None:
+        """Removes redundant files that are not the source of a copy, for the space of the next
+        one. The batches are on disk elsewhere."""
+        sources = {run.path for target in copies for run in target.runs}
+        removed = [file for file in redundant if file.path not in sources]
+        if removed:
+            self._disk.sync_directory(self._directory)
+        for file in removed:
+            self._disk.remove(self._path_of[file.path])
+            redundant.remove(file)
 
     def _copy(self, target: _Target) -> None:
         path = segment_path(self._directory, target.base)
         temporary = PurePath(f"{path}{TEMPORARY_SUFFIX}")
         self._disk.remove(temporary)
-        copy = self._disk.open(temporary, create=True)
         try:
-            end = 0
-            for run in target.runs:
-                source = self._disk.open(self._path_of[run.path])
-                try:
-                    for position in range(run.position, run.end, _COPY_BYTES):
-                        data = source.read_at(min(_COPY_BYTES, run.end - position), position)
-                        copy.write_at(end, [data])
-                        end += len(data)
-                finally:
-                    source.close()
-            copy.sync()
-        finally:
-            copy.close()
+            copy = self._disk.open(temporary, create=True)
+            try:
+                self._write_runs(copy, target.runs)
+                copy.sync()
+            finally:
+                copy.close()
+        except OSError:
+            # On a full disk the partial file would take room that others need.
+            with suppress(OSError):
+                self._disk.remove(temporary)
+            raise
         self._disk.rename(temporary, path)
+
+    def _write_runs(self, copy: DiskFile, runs: Sequence[FrameRun]) -> None:
+        end = 0
+        for run in runs:
+            source = self._disk.open(self._path_of[run.path])
+            try:
+                for position in range(run.position, run.end, _COPY_BYTES):
+                    data = source.read_at(min(_COPY_BYTES, run.end - position), position)
+                    copy.write_at(end, [data])
+                    end += len(data)
+            finally:
+                source.close()
 
     def _cut(self, target: _Target) -> None:
         assert target.file is not None

@@ -13,6 +13,7 @@ MAX_EVIDENCE_BYTES."""
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import threading
@@ -35,8 +36,9 @@ from tidelog_runtime.clock import Clock
 MAX_EVIDENCE_BYTES = 256 << 20
 EVIDENCE_RETENTION_MS = 30 * 24 * 3_600_000
 # Of evidence that does not fit, only so many bytes are stored: more than lie under the header that
-# makes the batch unreadable. The log keeps the rest.
+# makes the batch unreadable. The log keeps the rest. So a full disk does not keep a log closed.
 MIN_EVIDENCE_BYTES = 4 << 10
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _UNREADABLE, _REPAIRED, _CUT = "unreadable", "repaired", "cut"
 _NAME = re.compile(
     r"(?P<topic_id>[A-Za-z0-9_-]{22})\.(?P<partition>\d+)@(?P<first>\d+)-(?P<next>\d+)"
@@ -192,15 +194,23 @@ class DamagedBatches:
         if self._delete_old(MAX_EVIDENCE_BYTES - len(data)) + len(data) > MAX_EVIDENCE_BYTES:
             data = data[:MIN_EVIDENCE_BYTES]
         is_cut = damaged.next_offset == damaged.first_offset
-        file = (
-            f"{key.topic_id}.{key.partition}@{damaged.first_offset}-{damaged.next_offset}"
-            f".{now_ms}.{_CUT if is_cut else _UNREADABLE}"
-        )
-        content = json.dumps(described).encode() + b"\n" + data
+        prefix = f"{key.topic_id}.{key.partition}@{damaged.first_offset}-{damaged.next_offset}"
+        state = _CUT if is_cut else _UNREADABLE
+        taken = set(self._disk.list_names(self._directory)) if is_cut else ()
+        while (file := f"{prefix}.{now_ms}.{state}") in taken:
+            now_ms += 1
+        target = self._directory / file
+        line = json.dumps(described).encode() + b"\n"
         found = OffsetRange(damaged.first_offset, damaged.next_offset)
         is_added = not is_cut and self._add(key, found)
         try:
-            self._disk.write_atomically(self._directory / file, content, sync=True)
+            try:
+                self._disk.write_atomically(target, line + data, sync=True)
+            except OSError as error:
+                if error.errno not in _FULL or len(data) <= MIN_EVIDENCE_BYTES:
+                    raise
+                data = data[:MIN_EVIDENCE_BYTES]
+                self._disk.write_atomically(target, line + data, sync=True)
         except OSError:
             if is_added:
                 self.restored(key, found)  # the batch is not made unreadable

@@ -74,6 +74,23 @@ async def test_the_only_copy_stays_leader_and_keeps_all_but_the_damaged_batch() 
     await broker.stop()
 
 
+@pytest.mark.parametrize("order", [(0, 2, 1), (1, 0, 2), (0, 1, 1, 2)])
+async def test_batches_in_a_wrong_order_are_put_in_order(order: tuple[int, ...]) -> None:
+    broker = Broker()
+    partition = await three_alone(broker)
+    data = broker.disk.names[SEGMENT].data
+    size = len(data) // 3
+    frames = [bytes(data[n * size : (n + 1) * size]) for n in range(3)]
+    data[:] = b"".join(frames[n] for n in order)
+    broker.read(partition)
+    await asyncio.sleep(5)
+    again = await broker.has(replace(ALONE, leader_epoch=broker.stored().leader_epoch + 1))
+    assert again.log.log_end_offset == 3
+    assert consume(again, 0) == [0, 1, 2]
+    assert broker.replicas.logs.damaged_batches.of(KEY) == []
+    await broker.stop()
+
+
 async def test_readers_of_the_damage_get_a_retriable_error_until_it_is_sealed() -> None:
     broker = Broker()
     partition = await three_alone(broker)

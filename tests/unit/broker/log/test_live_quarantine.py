@@ -9,6 +9,7 @@ from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.log_errors import LogCorruptError
 from tidelog_broker.log.quarantine import discard_evidence
+from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,
@@ -159,3 +160,32 @@ def test_bytes_missing_from_a_segment_or_added_cost_only_their_batches(
     assert (again.recovery, again.log_end_offset) == (None, count + 1)
     assert unreadable(again) == list(damaged)
     assert unreadable(open_log(disk, config=config)) == list(damaged)
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("count", [6, 12])
+@pytest.mark.parametrize(
+    "order",
+    [
+        [0, 1, 3, 2, 4, 5],  # two batches are swapped
+        [3, 4, 5, 0, 1, 2],  # and two halves
+        [0, 1, 2, 2, 3, 4, 5],  # one batch is written twice
+        [2, 0, 1, 3, 4, 5],
+    ],
+)
+def test_valid_batches_of_a_wrong_order_are_not_made_unreadable(
+    disk: MemoryDisk, count: int, order: list[int]
+) -> None:
+    """The log is opened again, which puts them in order."""
+    log = log_of(disk, batches_from(0, count), CONFIG)
+    data = b"".join(encode_frame(batch_at(offset)) for offset in order)
+    disk.names[FIRST_SEGMENT].data[:] = data
+    check = log.begin_quarantine(FIRST_SEGMENT, discard_evidence, copies=False)
+    assert check is not None
+    check.run()
+    with pytest.raises(LogCorruptError):
+        log.finish_quarantine(check)
+    assert disk.names[FIRST_SEGMENT].data == data
+    log.close()
+    again = open_log(disk, config=CONFIG, unsynced=UnsyncedWrites.KEPT_ONLY_COPY)
+    assert read_clean_logs(again) == batches_from(0, count)

@@ -12,15 +12,30 @@ from hypothesis import strategies as st
 
 from simulation.inode import Inode
 from tidelog.batch import is_damaged
-from tidelog.log_format import ReadAt, dump_frames, find_frame, segment_base, walk_frames
+from tidelog.log_format import (
+    FRAME_HEADER_BYTES,
+    ReadAt,
+    dump_frames,
+    find_frame,
+    segment_base,
+    walk_frames,
+)
 from tidelog.model import Batch
+from tidelog_broker.log import quarantine
+from tidelog_broker.log.epoch_file import EPOCHS_NAME
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
-from tidelog_broker.log.log_errors import UndecidedDamageError
+from tidelog_broker.log.log_errors import LogStorageError, UndecidedDamageError
 from tidelog_broker.log.quarantine import DamagedRange
 from tidelog_broker.log.segment import segment_path
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
-from unit.broker.log.builders import DIRECTORY, batch_at, log_of, read_clean_logs
+from unit.broker.log.builders import (
+    DIRECTORY,
+    batch_at,
+    encode_frame,
+    log_of,
+    read_clean_logs,
+)
 from unit.broker.log.memory_disk import MemoryDisk
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=500, index_interval_bytes=200)
@@ -58,6 +73,7 @@ OPERATIONS = st.tuples(
             "part",
             "empty",
             "swap",
+            "lack",
         ]
     ),
     st.integers(0, 9),
@@ -107,16 +123,18 @@ class World:
                 self.disk.rename(path, target)
             case "truncate":
                 self.put(path, data[: number % (len(data) + 1)])
-            case "zeros":
-                self.put(path, data + bytes(number))
-            case "noise":
-                self.put(path, data + random.Random(number).randbytes(number))
+            case "zeros" | "noise":
+                noise = random.Random(number).randbytes(number)
+                self.put(path, data + (noise if kind == "noise" else bytes(number)))
             case "frames":
                 self.put(path, data + others[first:])
             case "part":
                 self.put(path, data + others[first : first + number])
             case "empty":
                 self.put(target, b"")
+            case "lack":
+                start, size = number % (len(data) + 1), 1 + 37 * which
+                self.put(path, data[:start] + data[start + size :])
             case "swap":
                 self.put(path, others)
                 self.put(other, data)
@@ -271,6 +289,163 @@ def test_an_interrupted_arrangement_loses_no_valid_batch(
         disk.rename, disk.remove = rename, remove  # type: ignore[method-assign]
         log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
     check_content(log, valid)
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("unsynced", ONLY_COPY)
+@pytest.mark.parametrize("left", [1, 40, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES])
+@pytest.mark.parametrize("segment", [1, 3])
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_only_copy_keeps_what_lies_behind_a_rest_shorter_than_a_header(
+    unsynced: UnsyncedWrites, left: int, segment: int, first: int
+) -> None:
+    world = World()
+    path = world.segments[segment]
+    data = world.bytes_of(path)
+    frame = len(encode_frame(BATCHES[0]))
+    world.put(path, data[: first * frame + left] + data[(first + 1) * frame :])
+    valid = world.valid_offsets()
+    assert len(valid) == len(BATCHES) - 1
+    check_content(world.reopen(unsynced, END), valid)
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_only_copy_keeps_what_lies_behind_more_noise_than_its_offsets_can_cover(
+    monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    monkeypatch.setattr(quarantine, "MAX_FRAME_BYTES", 400)
+    world = World()
+    path = world.segments[1]
+    data = world.bytes_of(path)
+    frame = len(encode_frame(BATCHES[0]))
+    noise = bytes(1000)  # three unreadable batches, and two offsets
+    world.put(path, data[: first * frame] + noise + data[(first + 1) * frame :])
+    valid = world.valid_offsets()
+    assert len(valid) == len(BATCHES) - 1
+    check_content(world.reopen(UnsyncedWrites.KEPT_ONLY_COPY, END), valid)
+
+
+def foreign_segment(base: int, number: int, epoch: int) -> bytes:
+    """A segment of another partition: `number` batches of two records."""
+    batches = [batch_at(base + 2 * n, count=2, epoch=epoch, size=50) for n in range(number)]
+    return b"".join(map(encode_frame, batches))
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("unsynced", ONLY_COPY)
+@pytest.mark.parametrize("epoch", [2, 3, 9])
+@pytest.mark.parametrize("number", [1, 3, 4])
+@pytest.mark.parametrize("segment", range(3))
+@pytest.mark.parametrize("swapped", [(), (2,), (2, 4)])
+def test_a_segment_of_another_partition_displaces_no_batch_of_the_log(
+    unsynced: UnsyncedWrites, epoch: int, number: int, segment: int, swapped: Sequence[int]
+) -> None:
+    world = World()
+    path = world.segments[segment]
+    base = segment_base(path.name)
+    assert base is not None
+    world.put(path, foreign_segment(base, number, epoch))
+    for first in swapped:
+        world.change(("swap", first, first + 1))
+    log = world.reopen(unsynced, END)
+    sound = [batch for batch in read_clean_logs(log) if not is_damaged(batch.header)]
+    # The epoch does not distinguish batches of the same one.
+    lost = range(base, base + (8 if epoch == 3 and segment > 0 else 6))
+    others = [batch for batch in BATCHES if batch.header.base_offset not in lost]
+    assert [batch for batch in sound if batch in others] == others
+    assert log.log_end_offset == END
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+@pytest.mark.parametrize("unsynced", ONLY_COPY)
+@pytest.mark.parametrize("has_epochs", [True, False])
+@pytest.mark.parametrize("segment", [0, 2])
+@pytest.mark.parametrize("number", [4, 6, 9])
+def test_the_end_of_an_older_file_displaces_no_later_segment(
+    unsynced: UnsyncedWrites, has_epochs: bool, segment: int, number: int
+) -> None:
+    """The file was restored from a backup: its batches were cut, and others written."""
+    world = World()
+    path, first = world.segments[segment], BATCHES[3 * segment]
+    epoch, base = first.header.leader_epoch, first.header.base_offset
+    stale = foreign_segment(base + 6, number - 3, epoch)
+    world.put(path, world.bytes_of(path) + stale)
+    if not has_epochs:
+        world.disk.remove(DIRECTORY / EPOCHS_NAME)
+    log = world.reopen(unsynced, END)
+    assert read_clean_logs(log) == BATCHES
+
+
+@pytest.mark.rule("damage-costs-only-its-batch")
+def test_batches_of_an_epoch_that_the_file_of_epochs_lacks_stay() -> None:
+    world = World()
+    latest = batch_at(END, count=2, epoch=7, size=60)
+    log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    epochs = world.bytes_of(DIRECTORY / EPOCHS_NAME)
+    log.append([latest])
+    log.close()
+    world.put(DIRECTORY / EPOCHS_NAME, epochs)
+    world.change(("swap", 1, 2))
+    log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    assert read_clean_logs(log) == [*BATCHES, latest]
+
+
+def world_to_copy(*segments: int) -> World:
+    """Each of these segments lies behind a copy of the first batch in another file."""
+    world = World()
+    for path in [world.segments[segment] for segment in segments]:
+        base = segment_base(path.name)
+        assert base is not None
+        data = encode_frame(BATCHES[0]) + world.bytes_of(path)
+        world.disk.remove(path)
+        world.put(segment_path(DIRECTORY, 1000 + base), data)
+    return world
+
+
+def test_a_copy_that_does_not_fit_leaves_the_space_free() -> None:
+    world = world_to_copy(1)
+    world.disk.space = 300
+    for _ in range(3):
+        with pytest.raises(LogStorageError, match="No space"):
+            world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+        assert not [path for path in world.disk.names if path.suffix == ".tmp"]
+    world.disk.space = None
+    assert read_clean_logs(world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)) == BATCHES
+
+
+def test_the_arrangement_needs_space_for_one_file_only() -> None:
+    world = world_to_copy(1, 2, 3)
+    world.disk.space = 700
+    assert read_clean_logs(world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)) == BATCHES
+    assert not world.cut
+
+
+def test_copies_of_the_arranged_batches_free_their_space_first() -> None:
+    world = world_to_copy(1)
+    world.put(segment_path(DIRECTORY, 5000), world.bytes_of(world.segments[2]))
+    world.disk.space = 300
+    assert read_clean_logs(world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)) == BATCHES
+    assert not world.cut
+
+
+def test_valid_batches_that_are_not_in_the_log_stay_in_their_file() -> None:
+    world = World()
+    foreign = foreign_segment(0, 3, 9)
+    world.put(world.segments[0], foreign)
+    world.put(world.segments[2], bytes(300))
+    log = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    left = world.segments[0].name + ".0.leftover"
+    assert world.bytes_of(DIRECTORY / left) == foreign
+    log.close()
+    before = set(world.disk.names)
+    again = world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    assert again.log_end_offset == END
+    assert set(world.disk.names) == before
+    world.put(world.segments[0], foreign_segment(0, 2, 9))
+    world.reopen(UnsyncedWrites.KEPT_ONLY_COPY)
+    assert world.bytes_of(DIRECTORY / left) == foreign
+    assert DIRECTORY / (world.segments[0].name + ".1.leftover") in world.disk.names
 
 
 @pytest.mark.parametrize("unsynced", [UnsyncedWrites.KEPT, UnsyncedWrites.LOST])

@@ -11,7 +11,11 @@ import pytest
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_config import LogConfig
 from tidelog_broker.log.quarantine import DamagedRange
-from tidelog_broker.storage.damaged_batches import EVIDENCE_RETENTION_MS, DamagedBatches
+from tidelog_broker.storage.damaged_batches import (
+    EVIDENCE_RETENTION_MS,
+    MIN_EVIDENCE_BYTES,
+    DamagedBatches,
+)
 from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME
 from unit.broker.log.builders import FakeClock, batch_at
@@ -90,6 +94,24 @@ def test_a_range_whose_evidence_cannot_be_written_is_not_damaged() -> None:
     with pytest.raises(OSError, match="Input/output error"):
         evidence.keep(1)
     assert evidence.batches.of(KEY) == []
+
+
+def test_a_full_disk_gets_only_the_beginning_of_the_evidence() -> None:
+    evidence = Evidence()
+    evidence.disk.space = MIN_EVIDENCE_BYTES + 1000
+    damaged = DamagedRange(1, 1, 0, 100_000, "it does not continue the log")
+    evidence.batches.evidence_of(NAME, KEY)(SEGMENT, damaged, bytes(100_000))
+    (content,) = [inode.data for path, inode in evidence.disk.names.items() if path.suffix]
+    assert content.endswith(b"\n" + bytes(MIN_EVIDENCE_BYTES))
+
+
+def test_evidence_of_the_same_offset_and_time_is_all_kept() -> None:
+    evidence = Evidence()
+    for content in (b"one", b"two"):
+        damaged = DamagedRange(1, 1, 0, 3, "it does not continue the log")
+        evidence.batches.evidence_of(NAME, KEY)(SEGMENT, damaged, content)
+    kept = [inode.data for path, inode in evidence.disk.names.items() if path.parent == EVIDENCE]
+    assert sorted(data[-3:] for data in kept) == [b"one", b"two"]
 
 
 def test_a_known_range_stays_if_its_evidence_cannot_be_written_again() -> None:
