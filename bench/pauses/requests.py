@@ -442,7 +442,7 @@ EXPENSIVE: dict[str, dict[str, Callable[[], Any]]] = {
         "2 batches of 50,000 headers": lambda: produce(
             SMALL_TOPIC, *[small_headers(Codec.NONE)] * 2
         ),
-        "8 batches of 64 MiB decoded, zstd": lambda: produce(LARGE_TOPIC, *[zeros(Codec.ZSTD)] * 8),
+        "4 batches of 64 MiB decoded, zstd": lambda: produce(LARGE_TOPIC, *[zeros(Codec.ZSTD)] * 4),
         "8 gzip frames that understate 64 MiB": lambda: produce(LARGE_TOPIC, *[understated()] * 8),
         "16 MiB": lambda: produce(LARGE_TOPIC, incompressible()),
         "1,000 batches": lambda: produce(

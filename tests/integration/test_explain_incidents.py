@@ -239,7 +239,7 @@ async def test_idle_connections_to_a_metrics_port_are_explained_and_leave_scrape
         found = await until_found(cluster, ("client_limited", 3))
         healthy = await faults_of(cluster, world.pairs[2, 3])
     limited = the(found, "client_limited", 3)
-    assert "client 127.0.0.1 is at metrics_connections_per_client (8) of broker-3" in (
+    assert "client 127.0.0.1 has reached metrics_connections_per_client (8) of broker-3" in (
         limited.summary
     )
     assert "metrics port of broker-3 (metrics_listen" in limited.next_step

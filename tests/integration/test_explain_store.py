@@ -47,7 +47,7 @@ FILLER_BYTES = 100_000
 # all of them notice a stop of 6 s. In 3 s etcd elects a leader and leases are renewed, in 1 s few.
 STOPS = [(2, 6.0, 3.0), (3, 5.0, 1.0)]
 # Effects of an election, for some seconds.
-PASSING = {"no_leader", "under_min_isr", "replica_out_of_isr"}
+PASSING = {"broker_unregistered", "no_leader", "under_min_isr", "replica_out_of_isr"}
 OF_THE_STORE = frozenset({"store_slow", "store_unreachable", "repeated_elections"})
 # So many later checks extend over some of these cycles.
 CYCLES_CHECKED = 5

@@ -67,8 +67,15 @@ _MOVES_ALL = frozenset(
         causes.DISK_SLOW,
     }
 )
-# Problems of partitions for some seconds after each election.
-_EFFECTS = frozenset({causes.NO_LEADER, causes.UNDER_MIN_ISR, causes.REPLICA_OUT_OF_ISR})
+# Problems for some seconds around each election.
+_EFFECTS = frozenset(
+    {
+        causes.BROKER_UNREGISTERED,
+        causes.NO_LEADER,
+        causes.UNDER_MIN_ISR,
+        causes.REPLICA_OUT_OF_ISR,
+    }
+)
 _MOVES_FAILING = frozenset({causes.DISK_ERROR, causes.DISK_FULL, causes.REPLICA_CORRUPT})
 
 
