@@ -129,9 +129,8 @@ class LiveQuarantine:
 
         Valid batches that cannot belong there are left to the repair, which puts them in order."""
         position, expected = self.found.size, self.found.next_offset
-        if has_misplaced_frame(
-            file.read_at, position, self._end, expected, self.before.next_offset
-        ):
+        fault = Fault(position, expected, self._end, reason)
+        if has_misplaced_frame(file.read_at, fault, self.before.next_offset, latest_epoch):
             raise LogCorruptError(self.path, position, reason)
         if expected == self.before.next_offset and self.copy is not None:
             # The file lacks bytes of damaged batches, or has too many.
@@ -142,7 +141,6 @@ class LiveQuarantine:
             file.sync()
             self._end = position
             return
-        fault = Fault(position, expected, self._end, reason)
         damaged = damaged_range(file.read_at, fault, latest_epoch, self.before.next_offset)
         if damaged is not None:
             damaged = first_coverable_part(damaged)

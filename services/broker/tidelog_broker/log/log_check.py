@@ -224,7 +224,7 @@ class LogCheck:
                     scan.fault = self._missing_end(scan.summary.next_offset, following)
                 if scan.fault is None:
                     break
-                self._require_right_place(file, path, scan, following)
+                self._require_right_place(file, path, scan, following, epochs)
                 if not self._quarantine_fault(
                     file, path, scan, following, epochs
                 ) and not self._cut_end(file, path, scan, following):
@@ -237,13 +237,17 @@ class LogCheck:
         return scan
 
     def _require_right_place(
-        self, file: DiskFile, path: PurePath, scan: _Scan, following: int | None
+        self,
+        file: DiskFile,
+        path: PurePath,
+        scan: _Scan,
+        following: int | None,
+        epochs: LeaderEpochs,
     ) -> None:
         """Raises `MisplacedError` if the segments at the fault may not be those of the log."""
         position, expected = scan.summary.size, scan.summary.next_offset
-        is_misplaced = has_misplaced_frame(
-            file.read_at, position, scan.file_bytes, expected, following
-        )
+        fault = Fault(position, expected, scan.file_bytes, str(scan.fault))
+        is_misplaced = has_misplaced_frame(file.read_at, fault, following, epochs.latest)
         if following is not None and following < expected:
             is_misplaced = True
         elif following is not None and following > max(expected, self.min_end_offset):

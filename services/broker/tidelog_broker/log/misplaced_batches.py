@@ -23,7 +23,7 @@ from tidelog.log_format import (
 from tidelog.model import BatchHeader
 from tidelog_broker.log.bad_sectors import BadSectorReader, is_unreadable
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.quarantine import valid_frame
+from tidelog_broker.log.quarantine import Fault, valid_frame
 
 ASIDE_SUFFIX = ".aside"
 _ASIDE_NAME = re.compile(rf"([0-9]{{20}})\.log\.[0-9]+{re.escape(ASIDE_SUFFIX)}")
@@ -49,19 +49,20 @@ def is_outlived(disk: Disk, path: PurePath, log_start: int) -> bool:
 
 
 def has_misplaced_frame(
-    read: ReadAt, position: int, end: int, expected: int, following: int | None
+    read: ReadAt, fault: Fault, following: int | None, latest_epoch: int
 ) -> bool:
     """Returns whether the bytes at a fault hold a valid frame that cannot belong there.
 
-    The segment should continue at offset `expected` there, and `following` is where the next one
-    begins. Behind damage a frame at a later offset may belong there."""
+    The next segment begins at offset `following`. Behind damage a frame at a later offset may
+    belong there, unless its leader epoch is lower than the `latest_epoch` before it."""
+    position, expected, end, _ = fault
     at = position
     while at < end:
         header = valid_frame(read, at, end)
         if header is not None:
             is_later = header.base_offset > expected
             fits = following is None or header.next_offset <= following
-            return at == position or not (is_later and fits)
+            return at == position or not (is_later and fits and header.leader_epoch >= latest_epoch)
         at = behind_damage(read, at, end)
     return False
 

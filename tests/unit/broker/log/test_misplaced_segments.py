@@ -429,6 +429,20 @@ def test_copies_of_the_arranged_batches_free_their_space_first() -> None:
     assert not world.cut
 
 
+@pytest.mark.parametrize("unsynced", ONLY_COPY)
+@pytest.mark.parametrize("segment", [0, 1, 3])
+def test_damage_between_a_later_epoch_and_batches_of_the_log_costs_none_of_them(
+    unsynced: UnsyncedWrites, segment: int
+) -> None:
+    world = World()
+    path, base = world.segments[segment], 6 * segment
+    frame = len(encode_frame(BATCHES[0]))
+    world.put(path, foreign_segment(base, 1, 9) + bytes(100) + world.bytes_of(path)[2 * frame :])
+    log = world.reopen(unsynced, END)
+    sound = [batch for batch in read_clean_logs(log) if not is_damaged(batch.header)]
+    assert sound == [b for b in BATCHES if b.header.base_offset not in (base, base + 2)]
+
+
 def test_valid_batches_that_are_not_in_the_log_stay_in_their_file() -> None:
     world = World()
     foreign = foreign_segment(0, 3, 9)
