@@ -97,11 +97,11 @@ def test_protobuf_becomes_columns_and_invalid_values_are_kept(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--value", "json", "--value-schema", "id BIGINT"), "offset 0: it is no JSON"),
+        (("--value", "json", "--value-schema", "id BIGINT"), "offset 0: it is not JSON"),
         (("--value", "json", "--value-schema", "id BIGNIT"), "it must be columns as"),
         (("--value", "json", "--value-schema", "array<int>"), "without names of columns"),
         # Longer than a file name may be.
-        (("--value", "json", "--value-schema", LONG_SCHEMA), "offset 0: it is no JSON"),
+        (("--value", "json", "--value-schema", LONG_SCHEMA), "offset 0: it is not JSON"),
     ],
 )
 def test_a_schema_that_does_not_match_is_reported_before_any_task_runs(
@@ -122,7 +122,7 @@ def test_every_topic_must_match_a_new_archives_schema_and_later_topics_need_not(
     fill(cluster, other, 0, [b"calm"])
     form = ("--value", "json", "--value-schema", "id BIGINT")
     both = act("run", "--topics", f"{fits},{other}", *form, fails=EXIT_FAULT)
-    assert f"{other}/0 offset 0: it is no JSON" in both[0]
+    assert f"{other}/0 offset 0: it is not JSON" in both[0]
     act("run", "--topics", fits, *form)
     act("backfill", "--topics", other, "--since", "earliest")
     assert len(positions(spark, tmp_path)) == 4
