@@ -54,7 +54,7 @@ def failing_since(view: ClusterView, root: Root) -> str:
     state = view.brokers.get(root.broker)
     ages = [
         replica.failure_ms
-        for replica in (state.broker.replicas if state and state.broker else ())
+        for replica in view.replicas_of(root.broker)
         if replica.failure == root.cause and replica.failure_ms >= 0
     ]
     if not ages or state is None:

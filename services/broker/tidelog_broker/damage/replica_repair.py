@@ -375,10 +375,9 @@ class ReplicaRepair:
         while unmarked:
             failures += 1
             await asyncio.sleep(repair_delay_s(failures))
-            unmarked = {k: why for k, why in unmarked.items() if self._logs.is_out_of_service(k)}
-            marked = unmarked
-            unmarked = await self._mark(marked) if marked else {}
-            for key in marked.keys() - unmarked.keys():
+            tried = {k: why for k, why in unmarked.items() if self._logs.is_out_of_service(k)}
+            unmarked = await self._mark(tried) if tried else {}
+            for key in tried.keys() - unmarked.keys():
                 if not self._logs.is_out_of_service(key):
                     # It was repaired meanwhile.
                     self._logs.unmark(key)

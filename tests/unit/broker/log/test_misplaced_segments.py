@@ -45,19 +45,6 @@ ONLY_COPY = [unsynced for unsynced in UnsyncedWrites if unsynced.is_only_copy]
 # Base offsets of the segments, offsets inside of them, and offsets that the log never had.
 BASES = [0, 3, 5, 8, 10, 11, 16, 24, 27, END, END + 1000]
 
-KINDS = [
-    "remove",
-    "copy",
-    "rename",
-    "swap",
-    "truncate",
-    "empty",
-    "zeros",
-    "noise",
-    "frames",
-    "part",
-]
-ODD_NAMES = ["copy of segment.log", "60.log", f"{10**20 - 1}.log", "a.log.bak.log"]
 
 Operation = tuple[str, int, int]
 OPERATIONS = st.tuples(
