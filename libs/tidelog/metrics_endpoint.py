@@ -55,6 +55,8 @@ _REJECTION = (
     b"Content-Length: %d\r\n\r\n%b" % (len(_BUSY), _BUSY)
 )
 
+_NOT_ANSWERED = "a request for metrics was not answered"
+
 _log = logging.getLogger(__name__)
 
 # A WSGI application, such as `prometheus_client.make_wsgi_app` returns.
@@ -171,9 +173,11 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.server.answers.answer(request)
         except Exception as error:
             # prometheus-client fails so at some values of Accept, too.
+            # Before the answer: who has read it finds the line.
+            _log.warning(_NOT_ANSWERED, exc_info=error)
             explain = f"the metrics could not be written ({type(error).__name__})"
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain=explain)
-            raise
+            return
         code, _, reason = answer.status.partition(" ")
         self.send_response(int(code), reason)
         for name, value in answer.headers:
@@ -277,7 +281,7 @@ class MetricsEndpoint(ThreadingMixIn, HTTPServer):
         error = sys.exc_info()[1]
         # A client that leaves, or reads its answer too slowly, is no fault.
         if not isinstance(error, ConnectionError | TimeoutError):
-            _log.warning("a request for metrics was not answered", exc_info=error)
+            _log.warning(_NOT_ANSWERED, exc_info=error)
 
     def _has_room(self, address: str, new: socket.socket) -> bool:
         """Makes room for the address's new connection, if there is none.
