@@ -1,5 +1,10 @@
-"""Detects that another program wrote the files of a data directory, and syncs them. cp and rsync do
-not sync, so that a power failure within the next minute would lose what they wrote."""
+"""Detects that another program wrote the files of a data directory, and makes them the broker's
+own.
+
+They are synced: cp and rsync do not sync, so that a power failure within the next minute would
+lose what they wrote. A segment that has other names as well (`cp -al`) is replaced by a copy:
+appends and cuts would change it in the directory that it was copied from, which may be used again.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
 
+from tidelog.log_format import segment_base
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.log.bad_sectors import replace_file
 from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from tidelog_broker.log.disk import Disk, Tree, copy_bytes
 from tidelog_broker.log.file_id import FileId
@@ -21,20 +28,27 @@ SYNC_THREADS = 8
 async def sync_tree(
     disk: Disk, path: PurePath, run_blocking: RunBlocking, *, rewrite: bool
 ) -> Tree:
-    """Syncs every file and every name below `path`, and returns them.
+    """Syncs every file and every name below `path`, and returns them as they were found.
 
-    `rewrite`: writes each file again first, because after a failed sync the kernel regards as
-    written what it could not write. Raises the first OSError, which names the file or directory."""
+    Segments with other names are replaced by copies. `rewrite`: writes each file again first,
+    because after a failed sync the kernel regards as written what it could not write. Raises the
+    first OSError, which names the file or directory."""
     trees: list[Tree] = []
     await run_blocking(lambda: trees.append(disk.tree(path)))
     [tree] = trees
-    sync_file = partial(_sync_file, disk, rewrite=rewrite)
-    await _in_threads(run_blocking, sync_file, tree.files)
+    shared = {path for path in tree.linked if segment_base(path.name) is not None}
+    await _in_threads(run_blocking, partial(_replace_file, disk), sorted(shared))
+    own = [path for path in tree.files if path not in shared]
+    await _in_threads(run_blocking, partial(_sync_file, disk, rewrite=rewrite), own)
     await _in_threads(run_blocking, disk.sync_directory, tree.directories)
     # A parent directory that only its owner may read was there before the copy.
     with suppress(PermissionError):
         disk.sync_directory(path.parent)
     return tree
+
+
+def _replace_file(disk: Disk, path: PurePath) -> None:
+    replace_file(disk, path)  # what cannot be read is damage for the check of the logs
 
 
 async def _in_threads(

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shutil
 from pathlib import Path, PurePath
 
 import pytest
@@ -141,3 +142,20 @@ async def test_every_file_and_directory_of_a_real_disk_is_synced(
     directories = [tmp_path, tmp_path / "data", below.parent, below]
     assert sorted(synced) == sorted(map(str, [*files, *directories]))
     assert [file.read_text() for file in files] == [file.name for file in files]
+
+
+async def test_a_copy_by_hard_links_gets_segments_of_its_own(tmp_path: Path) -> None:
+    """Otherwise what it appends and cuts would change the original, which may be used again."""
+    original, copy = tmp_path / "original", tmp_path / "data"
+    (original / "replicas" / "sea-0.id").mkdir(parents=True)
+    segment = "replicas/sea-0.id/00000000000000000000.log"
+    for name in (segment, "broker.json"):
+        (original / name).write_text("records")
+    shutil.copytree(original, copy, copy_function=os.link)
+
+    await sync_tree(OsDisk(), copy, in_place, rewrite=False)
+    with (copy / segment).open("r+") as file:
+        file.write("others")
+    assert (copy / segment).read_text() == "others" + "s"
+    assert (original / segment).read_text() == "records"
+    assert (copy / "broker.json").samefile(original / "broker.json")  # replaced when it changes
