@@ -42,7 +42,8 @@ class BatchQuarantine:
 
     All damage of one segment is handled together. Segments of one replica are queued separately.
 
-    - `failed`: called if more is wrong than single batches.
+    - `is_only_copy`: whether no other replica has the records; asked again when damage is due.
+    - `failed`: called if more is wrong than single batches, or another replica has the records now.
     - `ended`: called with the ranges that have become unreadable.
     """
 
@@ -50,11 +51,13 @@ class BatchQuarantine:
         self,
         logs: LogDirectory,
         run_blocking: RunBlocking,
+        is_only_copy: Callable[[ReplicaKey], bool],
         failed: QuarantineFailed,
         ended: QuarantineEnded,
     ) -> None:
         self._logs = logs
         self._run_blocking = run_blocking
+        self._is_only_copy = is_only_copy
         self._failed = failed
         self._ended = ended
         # By replica and segment file; bounded by the number of segments.
@@ -99,7 +102,7 @@ class BatchQuarantine:
         log, name = self._logs.log_of(key), self._logs.name_of(key)
         if log is None or name is None or self._is_left_to_repair(key, error) or log.closed:
             return None
-        if log.failed is not None:
+        if log.failed is not None or not self._is_only_copy(key):
             self._failed(key, error)
             return None
         evidence = self._logs.damaged_batches.evidence_of(name, key)
@@ -118,6 +121,10 @@ class BatchQuarantine:
         self._is_left_to_repair(key, error)
         if self._logs.log_of(key) is not log or log.closed:
             check.discard()
+            return None
+        if not self._is_only_copy(key):
+            check.discard()
+            self._failed(key, error)
             return None
         try:
             log.finish_quarantine(check)

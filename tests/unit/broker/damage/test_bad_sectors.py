@@ -208,3 +208,20 @@ async def test_damage_that_the_disk_did_not_let_mark_is_marked_later() -> None:
     again = await broker.restart()
     assert await resigned_at_start(again) == [KEY]
     await again.stop()
+
+
+async def test_a_bad_sector_is_not_sealed_once_another_replica_has_joined() -> None:
+    broker, partition = await three_alone()
+    broker.disk.spoil(SEGMENT, BAD_AT)
+    broker.read(partition)
+    broker.disk.names[SEGMENT].bad.clear()
+    joined = await broker.has(state(isr=(1, 2), replicas=(1, 2), min_isr=1))
+    broker.disk.spoil(SEGMENT, BAD_AT)
+    await asyncio.sleep(2 * UNREADABLE_PAUSE_S)
+    assert broker.replicas.events(Kind.BATCH_DAMAGED) == []
+    assert partition.leading is not None
+    # The next reader finds it again, and the replica is repaired from the other one.
+    broker.read(joined)
+    await asyncio.sleep(1)
+    assert broker.replicas.events(Kind.RESIGNATION) != []
+    await broker.stop()
