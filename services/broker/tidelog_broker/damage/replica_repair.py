@@ -134,6 +134,7 @@ class ReplicaRepair:
             logs,
             run_blocking,
             self._is_only_copy,
+            self._take_out_of_service,
             self._quarantine_failed,
             self._quarantine_ended,
         )
