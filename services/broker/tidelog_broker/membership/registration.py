@@ -85,7 +85,8 @@ class Registration:
     ) -> None:
         """`template` lacks the fields that `directory` provides.
 
-        `on_other` is called with the broker epoch of another process of this id. `on_waiting` is called with the reason while another process of this id is registered.
+        `on_other` is called with the broker epoch of another process of this id. `on_waiting` is
+        called with the reason while another process of this id is registered.
         """
         self._directory = directory
         self._binding = binding
