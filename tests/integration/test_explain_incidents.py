@@ -122,6 +122,30 @@ async def test_a_killed_standby_and_non_preferred_leaders_are_explained(world: W
     assert (await describe(cluster, TOPIC)).partitions[split(moved)[1]].leader == 2
 
 
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+async def test_an_ended_active_controller_of_two_is_explained(world: World, how: str) -> None:
+    cluster, bystander = world.cluster, world.pairs[1, 2]
+    active = await until(cluster.active_controller, "a controller is active")
+    assert active is not None
+    [standby] = {1, 2} - {active}
+    await cluster.kill(3)
+    await (cluster.stop_controller if how == "stopped" else cluster.kill_controller)(active)
+    found = await until_found(cluster, ("no_standby", -1), ("replica_dead", 3))
+    alone = the(found, "no_standby")
+    assert alone.severity == "warning"
+    assert f"controller-{standby} is active, and no standby controller can take over" in (
+        alone.summary
+    )
+    assert "no_controller" not in {cause for cause, _ in causes_of(found)}
+    assert_not_blamed(found, bystander)
+    assert await faults_of(cluster, bystander) == []
+    [named] = re.findall(r"Start controller (\d+) again", alone.next_step)
+    assert int(named) == active
+    cluster.start_controller(active)
+    await until_gone(cluster, "no_standby")
+    assert await cluster.active_controller() == standby
+
+
 async def test_records_that_are_repeatedly_too_large_are_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     topic = "small"
