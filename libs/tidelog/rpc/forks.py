@@ -38,10 +38,10 @@ MAX_TIMER_WAIT_S = 0.2
 # How long an event loop blocks at most.
 MAX_STANDSTILL_S = 5.0
 
-# Names of gRPC's native threads; Linux keeps 15 characters. The timer thread ends within the
-# shutdown, so it is found when the shutdown's thread does not have its name yet.
-_TIMER_THREAD = "grpc_global_tim"
-_SHUTDOWN_THREAD = "grpc_shutdown"
+# Names of native threads of gRPC; Linux keeps 15 bytes. The timer thread ends in the shutdown, so
+# it is found when the shutdown's thread does not have its name yet.
+_TIMER_THREAD = b"grpc_global_tim"
+_SHUTDOWN_THREAD = b"grpc_shutdown"
 _NATIVE_THREADS = Path("/proc/self/task")
 
 # Number of forks that led to this process. An object created under another number was inherited
@@ -126,17 +126,18 @@ async def until_not_polling() -> None:
         await asyncio.sleep(0.001)
 
 
-def _native_thread_names() -> set[str]:
-    """Names of all threads of this process. Empty on systems other than Linux."""
+def _native_thread_names() -> set[bytes]:
+    """Names of all threads of this process, which need not be text. Empty on systems other than
+    Linux."""
     names = set()
     with suppress(OSError):
         for thread in list(_NATIVE_THREADS.iterdir()):
             with suppress(OSError):  # the thread ended meanwhile
-                names.add((thread / "comm").read_text().strip())
+                names.add((thread / "comm").read_bytes().rstrip(b"\n"))
     return names
 
 
-def _ends_shutdown() -> bool:
+def _until_shut_down() -> bool:
     """Waits for the end of gRPC's shutdown, if one is in progress. Returns whether none is."""
     began_s = time.monotonic()
     while (names := _native_thread_names()) & {_TIMER_THREAD, _SHUTDOWN_THREAD}:
@@ -165,7 +166,7 @@ def _before() -> None:
         while is_polling() and time.monotonic() < until_s:
             time.sleep(0.001)
     # Determined before the fork, because the child has only the thread that forks.
-    _was_in_use = not all_stand or is_polling() or not _ends_shutdown()
+    _was_in_use = not all_stand or is_polling() or not _until_shut_down()
 
 
 def _in_parent() -> None:

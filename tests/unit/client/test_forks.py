@@ -50,34 +50,30 @@ def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
         loop.close()
 
 
-class NativeThreads:
-    """The threads of a process, as Linux lists them."""
+class NativeThread:
+    """A thread of a process, as Linux lists it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def start(self, name: str) -> None:
-        thread = self._directory / name
+    def start(self, name: bytes) -> None:
+        thread = self._directory / "7"
         thread.mkdir()
-        (thread / "comm").write_text(name + "\n")
+        (thread / "comm").write_bytes(name + b"\n")
 
-    def end(self, name: str) -> None:
-        (self._directory / name / "comm").unlink()
-        (self._directory / name).rmdir()
-
-    def end_soon(self, name: str) -> threading.Timer:
-        timer = threading.Timer(SOON_S, self.end, (name,))
+    def end_soon(self) -> threading.Timer:
+        timer = threading.Timer(SOON_S, (self._directory / "7" / "comm").unlink)
         timer.start()
         return timer
 
 
 @pytest.fixture
-def native(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NativeThreads:
+def native(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NativeThread:
     """Without the owners and threads of other tests."""
     monkeypatch.setattr(forks, "_NATIVE_THREADS", tmp_path)
     monkeypatch.setattr(forks, "_owners", WeakSet())
     monkeypatch.setattr(forks, "is_polling", lambda: False)
-    return NativeThreads(tmp_path)
+    return NativeThread(tmp_path)
 
 
 @pytest.fixture
@@ -125,10 +121,10 @@ def test_grpc_is_usable_if_an_event_loop_ended_meanwhile(monkeypatch: pytest.Mon
 
 @pytest.mark.usefixtures("patient")
 def test_a_fork_waits_for_the_shutdown_of_grpc(
-    native: NativeThreads, monkeypatch: pytest.MonkeyPatch
+    native: NativeThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native.start(SHUTDOWN)
-    ending = native.end_soon(SHUTDOWN)
+    ending = native.end_soon()
     assert error_in_child(monkeypatch) is None
     assert forks._native_thread_names() == set()
     ending.join()
@@ -136,10 +132,10 @@ def test_a_fork_waits_for_the_shutdown_of_grpc(
 
 @pytest.mark.usefixtures("patient")
 def test_a_fork_waits_for_the_timer_thread_that_ends_within_the_shutdown(
-    native: NativeThreads, monkeypatch: pytest.MonkeyPatch
+    native: NativeThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native.start(TIMER)
-    ending = native.end_soon(TIMER)
+    ending = native.end_soon()
     assert error_in_child(monkeypatch) is None
     assert forks._native_thread_names() == set()
     ending.join()
@@ -147,7 +143,7 @@ def test_a_fork_waits_for_the_timer_thread_that_ends_within_the_shutdown(
 
 @pytest.mark.usefixtures("impatient")
 def test_grpc_is_unusable_if_its_shutdown_takes_long(
-    native: NativeThreads, monkeypatch: pytest.MonkeyPatch
+    native: NativeThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native.start(SHUTDOWN)
     assert error_in_child(monkeypatch) is ErrorCode.CLIENT_FORKED
@@ -155,7 +151,7 @@ def test_grpc_is_unusable_if_its_shutdown_takes_long(
 
 @pytest.mark.usefixtures("impatient")
 def test_grpc_is_usable_if_other_code_keeps_its_timer_thread(
-    native: NativeThreads, monkeypatch: pytest.MonkeyPatch
+    native: NativeThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native.start(TIMER)
     assert error_in_child(monkeypatch) is None
