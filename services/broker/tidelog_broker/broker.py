@@ -8,7 +8,8 @@ Shutdown: `hand_over`, `leave`, the edge stops, `stop` closes the logs cleanly.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -37,6 +38,15 @@ STORE_FAREWELL_TIMEOUT_S = 2.0
 _log = structlog.get_logger()
 
 
+@contextmanager
+def _rolled_back_store_rejected() -> Iterator[None]:
+    """Rejects a start whose store goes back to an older revision meanwhile."""
+    try:
+        yield
+    except StoreRolledBackError as error:
+        raise DataDirectoryError(str(error), RejectionCause.STORE) from error
+
+
 class Broker(BrokerParts):
     """The lifecycle of a broker: start, join, leave, stop."""
 
@@ -52,9 +62,10 @@ class Broker(BrokerParts):
         """Waits until the store answers, and opens every log. Raises `DataDirectoryError` if the
         data belongs to another cluster, if the store holds no cluster, or if the broker id
         belongs to another data directory."""
-        self._data_directory.join_cluster(await self._cluster_id(), self._config.cluster)
-        self.start.enter(OPENS_LOGS)
-        await self._end_previous_incarnation()
+        with _rolled_back_store_rejected():
+            self._data_directory.join_cluster(await self._cluster_id(), self._config.cluster)
+            self.start.enter(OPENS_LOGS)
+            await self._end_previous_incarnation()
         await self._data_directory.sync_copy(self._run_blocking)
         identity = self._data_directory.identity
         intact = identity.whole_since > 0 and not identity.copied
@@ -76,8 +87,6 @@ class Broker(BrokerParts):
                 await self._report(RejectionCause.UNFINISHED, NOT_REGISTERED)
         except StoreUnavailableError:
             pass  # the store has reported its outage itself
-        except StoreRolledBackError as error:
-            raise DataDirectoryError(str(error), RejectionCause.STORE) from error
 
     async def _cluster_id(self) -> str | None:
         """A directory that has been in a cluster creates no other one: that would hide that the
@@ -113,7 +122,8 @@ class Broker(BrokerParts):
         self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)
         self._data_directory.require_revision(self.cache.revision)
         self.start.enter(REGISTERS)
-        await self._damage.resign()
+        with _rolled_back_store_rejected():
+            await self._damage.resign()
         # Checkpoints that name the damage may be overwritten only after the resignation.
         self._maintenance.checkpoint()
         self._start_background()

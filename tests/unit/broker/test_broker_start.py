@@ -14,6 +14,7 @@ from tidelog.inspection.model import (
     BrokerState,
     StateRequest,
 )
+from tidelog_broker.damage.start_damage import StartDamage
 from tidelog_broker.incarnation import EXIT_FAULT, run_incarnation
 from tidelog_broker.membership.directory_binding import DirectoryBinding
 from tidelog_broker.storage.data_directory import DataDirectoryError
@@ -129,9 +130,16 @@ async def test_a_store_that_falls_back_while_a_broker_starts_is_rejected(
     async def fallen_back(*_: object) -> None:
         raise StoreRolledBackError("it was at 27 before")
 
-    monkeypatch.setattr(DirectoryBinding, "read", fallen_back)
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryBinding, "read", fallen_back)
+        with pytest.raises(DataDirectoryError, match="it was at 27 before"):
+            await Process(cluster, 1).broker.prepare()
+    process = Process(cluster, 1)
+    await process.broker.prepare()
+    monkeypatch.setattr(StartDamage, "resign", fallen_back)
     with pytest.raises(DataDirectoryError, match="it was at 27 before"):
-        await Process(cluster, 1).broker.prepare()
+        await process.broker.join("10.0.0.1:7500")
+    await process.stop()
 
 
 def rejection_of(cluster: Cluster, broker_id: int) -> RejectedStart | None:
