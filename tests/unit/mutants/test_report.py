@@ -79,4 +79,4 @@ def test_an_unreached_survivor_is_distinguished_from_a_reached_one(
     executed: dict[str, int], why: str
 ) -> None:
     outcome = Outcome(all_mutants()[0], Verdict("", 5), 0.1, executed)
-    assert f"SURVIVES: {why}" in outcome.told
+    assert f"SURVIVES: {why}" in outcome.line
