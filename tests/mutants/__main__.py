@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from commit import checked_out_commit
 from mutants.checks import EXCEPTION, MAX_SEEDS, Verdict, explore, replay, simulate
-from mutants.planted import Mutant, all_mutants
+from mutants.planted_bugs import Mutant, all_mutants
 from mutants.reach import collect
 from mutants.rewrite import PatchError
-from mutants.tree import REACHED, ROOT, planted
+from mutants.tree import REACHED, ROOT, planted_tree
 
 DEFAULT_JOBS = 2
 OUT = Path("out/mutants.json")
@@ -149,7 +149,7 @@ def _judge(mutant: Mutant, seeds: int) -> Outcome:
     began = time.monotonic()
     executed: Mapping[str, int] = {}
     try:
-        with planted(mutant) as tree:
+        with planted_tree(mutant) as tree:
             if mutant.model:
                 verdict = explore(tree, mutant.model)
             elif mutant.plan:

@@ -12,7 +12,7 @@ from faults.bug_hunt import MAX_RUNS, PLANTED, Shown, control, hunt, judge
 from faults.catalogue import KINDS
 from faults.plan import STORIES
 from faults.result import COUNTED
-from mutants.planted import all_mutants
+from mutants.planted_bugs import all_mutants
 from mutants.tree import ROOT
 
 TREE = Path("/with-a-bug")
@@ -97,7 +97,7 @@ def test_the_results_of_each_bug_and_of_the_control_are_written(
         return Shown(shows if tree == TREE and seed == 2 else "")
 
     monkeypatch.setattr(bug_hunt, "_strike", strike)
-    monkeypatch.setattr(bug_hunt, "planted", lambda _: nullcontext(TREE))
+    monkeypatch.setattr(bug_hunt, "planted_tree", lambda _: nullcontext(TREE))
     monkeypatch.chdir(tmp_path)
 
     assert bug_hunt.main(["--only", "ack-from-log-end"]) == status

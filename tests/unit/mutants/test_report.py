@@ -10,7 +10,7 @@ import pytest
 import mutants.__main__
 from mutants.__main__ import Outcome, main
 from mutants.checks import Verdict
-from mutants.planted import Mutant, all_mutants
+from mutants.planted_bugs import Mutant, all_mutants
 
 
 @pytest.fixture
