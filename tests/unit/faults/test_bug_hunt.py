@@ -52,17 +52,17 @@ def test_the_control_runs_the_unmodified_code_with_each_step_and_as_many_seeds()
 
 
 @pytest.mark.parametrize(
-    ("shown", "told"),
+    ("shown", "wrong"),
     [
         (Shown("2 lost"), "kill_leader, seed 3, shows 2 lost"),
         (Shown(no_verdict="no etcd"), "no verdict of kill_leader, seed 3: no etcd"),
     ],
 )
-def test_a_failed_control_is_reported(shown: Shown, told: str) -> None:
+def test_a_failed_control_is_reported(shown: Shown, wrong: str) -> None:
     brief = Strikes({("kill_leader", 3): shown})
     runs = control(["kill_leader", "untold_shrink"], Strikes({}), brief)
 
-    assert runs[-1].wrong == told
+    assert runs[-1].wrong == wrong
     assert len(brief.were) == 3
 
 
@@ -113,7 +113,7 @@ def test_the_results_of_each_bug_and_of_the_control_are_written(
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "shown"),
+    ("found", "output", "shown"),
     [
         (counts(), "", Shown()),
         (counts(lost=2), "", Shown("2 lost")),
@@ -128,6 +128,6 @@ def test_the_results_of_each_bug_and_of_the_control_are_written(
     ],
 )
 def test_a_run_reports_anomalies_or_their_absence_under_faults(
-    found: dict[str, object], said: str, shown: Shown
+    found: dict[str, object], output: str, shown: Shown
 ) -> None:
-    assert judge(found, said) == shown
+    assert judge(found, output) == shown
