@@ -29,7 +29,7 @@ PLANTED = {
     "ack-from-log-end": "lagging_follower",
     "serve-uncommitted": "lagging_follower",
     "forget-producers-at-failover": "kill_leader",
-    "count-shrink-before-store": "untold_shrink",
+    "count-shrink-before-store": "unreported_shrink",
 }
 OUT = Path("out/faults-planted.json")
 PARTIAL_OUT = Path("out/faults-planted.partial.json")

@@ -159,7 +159,7 @@ LAGGING_FOLLOWER = Step(
 # leader that commits without the follower loses records when it dies while the store still lists
 # the follower.
 UNTOLD_SHRINK = Step(
-    "untold_shrink",
+    "unreported_shrink",
     (
         Fault("kill_all_etcd", 0.0, 12.0),
         Fault("pause_follower", 1.0, 9.0),

@@ -13,8 +13,8 @@ from integration.clusters import running_cluster
 from integration.explaining import (
     append,
     assert_not_blamed,
-    said,
     split,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -69,7 +69,7 @@ async def test_damage_in_the_only_replica_loses_one_batch_and_is_explained(tmp_p
     assert again[: len(offsets)] == offsets
     finding = the(found, "records_damaged")
     assert (finding.topic, finding.partition, finding.severity) == (topic, partition, "critical")
-    assert f"offsets {lost.start} to {lost.stop - 1} are damaged" in said(finding)
+    assert f"offsets {lost.start} to {lost.stop - 1} are damaged" in text_of(finding)
     assert_not_blamed(found, SOUND)
     assert status == ExitStatus.DONE, traced
     assert "batch_damaged" in traced.replace(" ", "_"), traced

@@ -30,8 +30,8 @@ from integration.explaining import (
     explained,
     faults_of,
     of,
-    said,
     split,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -174,7 +174,7 @@ async def test_a_broker_out_of_open_files_is_explained(world: World) -> None:
     assert "limit of open files" in short.summary
     assert f"of {opened + FEW_CONNECTIONS:,} are open" in short.summary
     assert "prlimit --pid PID --nofile=" in short.next_step
-    assert "network" not in said(short)
+    assert "network" not in text_of(short)
     assert ("broker_paused", 3) not in causes_of(found)
     assert healthy == []
     await until_gone(cluster, "open_files")
@@ -210,7 +210,7 @@ async def test_a_client_at_its_connection_limit_is_explained(world: World) -> No
             limited.summary
         )
         assert "close those that it does not use" in limited.next_step
-        assert "network" not in said(limited)
+        assert "network" not in text_of(limited)
         assert not causes_of(found) & {("broker_paused", 1), ("broker_busy", 1)}
         assert healthy == []
         # The connections are closed, as the finding suggests.

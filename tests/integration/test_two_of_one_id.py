@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
-from integration.explaining import explained, said, the, until_found
+from integration.explaining import explained, text_of, the, until_found
 from integration.logs import LogSince
 from integration.reconfigured import directory_id, restart_broker
 from integration.single_service import SingleService
@@ -58,8 +58,8 @@ def registration_log(cluster: LocalCluster, broker_id: int) -> LogSince:
 
 async def last_registration(log: LogSince) -> str:
     """Why its directory is not intact; empty: it is intact."""
-    await until_true(lambda: bool(log.told("registration", "completed")), "it registers")
-    return str(log.told("registration", "completed")[-1]["details"]["not_intact_reason"])
+    await until_true(lambda: bool(log.state_changes("registration", "completed")), "it registers")
+    return str(log.state_changes("registration", "completed")[-1]["details"]["not_intact_reason"])
 
 
 @pytest.mark.rule("broker-id-bound-to-directory")
@@ -82,11 +82,11 @@ async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Pat
         cluster.resume(1)
     await until_in_sync(cluster, topic)
 
-    [said] = second.events("cannot_start")
+    [line] = second.events("cannot_start")
     other = directory_id(tmp_path / "second-data")
-    assert own in said["why"]
-    assert other in said["why"]
-    assert f"--replace-directory {own}" in said["why"]
+    assert own in line["why"]
+    assert other in line["why"]
+    assert f"--replace-directory {own}" in line["why"]
     evidence = "\n".join(the(found, causes.BROKER_ID_CONTESTED, 1).evidence)
     assert other in evidence
     assert str(tmp_path / "second-data") in evidence
@@ -116,8 +116,8 @@ async def test_an_abandoned_directory_is_replaced_and_never_intact_again(
     log = registration_log(cluster, 2)
     cluster.start_broker(2)
     await cluster.broker_process(2).wait()
-    [said] = log.events("cannot_start")
-    assert new_id in said["why"]
+    [line] = log.events("cannot_start")
+    assert new_id in line["why"]
 
     await restart_broker(cluster, 2, {"replace_directory": new_id})
     assert f"it replaces data directory {new_id}" in await last_registration(log)
@@ -169,13 +169,13 @@ async def test_a_copied_directory_waits_for_the_original(
     log = registration_log(cluster, 1)
     twin.process.start()
     try:
-        await twin.until_says("broker_id_taken")
+        await twin.until_logged("broker_id_taken")
         found = await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
     finally:
         await twin.process.stop()
     contested = the(found, causes.BROKER_ID_CONTESTED)
     assert "waits for the registration of the first one to end" in contested.summary
-    assert not log.told("registration_lost")
+    assert not log.state_changes("registration_lost")
 
 
 async def test_a_waiting_copy_takes_over_from_a_dead_broker_and_is_always_reported(
@@ -187,12 +187,12 @@ async def test_a_waiting_copy_takes_over_from_a_dead_broker_and_is_always_report
     twin = second_process(cluster, tmp_path, 1)
     twin.process.start()
     try:
-        await twin.until_says("broker_id_taken")
+        await twin.until_logged("broker_id_taken")
         await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
         await cluster.kill(1)
         cause = ""
         while cause != causes.DIRECTORY_NOT_INTACT:
-            named = [f for f in (await explained(cluster)).findings if str(copy) in said(f)]
+            named = [f for f in (await explained(cluster)).findings if str(copy) in text_of(f)]
             assert {f.broker for f in named} == {1}
             [cause] = {f.cause for f in named}
         cluster.start_broker(1)

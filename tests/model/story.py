@@ -83,7 +83,7 @@ _ENDINGS = {
     ),
     invariants.AGREE_BELOW_HW: "committed is {committed}, and a log says otherwise below its "
     "high watermark",
-    invariants.ONE_LEADER: "a second time somebody begins to lead that epoch",
+    invariants.ONE_LEADER: "a second time a broker begins to lead that epoch",
     invariants.OBEYS_NEWEST: "its successor was obeyed before",
     controller_guards.NO_DEPOSED_WRITE: "another one reigns",
     invariants.HEALS: "from here on nothing fails any more, and still nobody can write",

@@ -42,7 +42,7 @@ def test_every_planted_bug_and_every_step_exists() -> None:
 
 def test_the_control_runs_the_unmodified_code_with_each_step_and_as_many_seeds() -> None:
     strikes, brief = Strikes({}), Strikes({})
-    steps = ["kill_leader", "untold_shrink"]
+    steps = ["kill_leader", "unreported_shrink"]
 
     runs = control([*steps, "kill_leader"], strikes, brief)
 
@@ -60,7 +60,7 @@ def test_the_control_runs_the_unmodified_code_with_each_step_and_as_many_seeds()
 )
 def test_a_failed_control_is_reported(shown: Shown, wrong: str) -> None:
     brief = Strikes({("kill_leader", 3): shown})
-    runs = control(["kill_leader", "untold_shrink"], Strikes({}), brief)
+    runs = control(["kill_leader", "unreported_shrink"], Strikes({}), brief)
 
     assert runs[-1].wrong == wrong
     assert len(brief.were) == 3
