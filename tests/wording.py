@@ -1,8 +1,9 @@
 """`python -m wording`: prints each place with a word of a private dialect or a misspelled unit.
 
-Prose is docstrings, comments, the comments of proto files, and documents. Names in backticks and
-code blocks of documents are not prose. GLOSSARY.md has the words to use instead. In texts of
-programs, such as help and log texts, only the spelling of units is checked.
+Prose is docstrings, comments, the comments of proto files, documents, and what planted bugs have
+above their changes. Names in backticks and code blocks of documents are not prose. GLOSSARY.md has
+the words to use instead. In texts of programs, such as help and log texts, only the spelling of
+units is checked.
 """
 
 from __future__ import annotations
@@ -123,16 +124,25 @@ def in_proto(text: str) -> Iterator[Found]:
     return banned("\n".join(lines))
 
 
+def in_planted_bug(text: str) -> Iterator[Found]:
+    """Checks the lines above the first change."""
+    return banned(text.partition("\nIn: ")[0])
+
+
+SEARCHES = {".py": in_python, ".md": in_document, ".proto": in_proto, ".txt": in_planted_bug}
+
+
 def _found_in(path: Path) -> Iterator[Found]:
-    search = {".py": in_python, ".md": in_document, ".proto": in_proto}[path.suffix]
-    return search(path.read_text())
+    return SEARCHES[path.suffix](path.read_text())
 
 
 def _files() -> list[Path]:
     python = [path for folder in PYTHON for path in sorted((ROOT / folder).rglob("*.py"))]
     documents = [*pages(), *sorted(ROOT.glob("*/*/README.md"))]
     proto = sorted((ROOT / "proto").rglob("*.proto"))
-    return [path for path in (*python, *documents, *proto) if "_pb2" not in path.name]
+    planted_bugs = sorted((ROOT / "tests" / "mutants" / "bugs").glob("*.txt"))
+    files = (*python, *documents, *proto, *planted_bugs)
+    return [path for path in files if "_pb2" not in path.name]
 
 
 def main() -> int:

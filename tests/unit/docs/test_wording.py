@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import wording
-from wording import Found, banned, in_document, in_proto, in_python
+from wording import Found, banned, in_document, in_planted_bug, in_proto, in_python
 
 SOURCE = '''"""Whoever asks is told."""
 
@@ -40,6 +40,11 @@ def test_words_are_found_in_documents_outside_code() -> None:
 def test_words_are_found_in_comments_of_proto_files() -> None:
     text = "// Who asks.\nmessage Told {\n  // Nobody\n  int32 told = 1;  // anew\n}\n"
     assert list(in_proto(text)) == [Found(3, "Nobody"), Found(4, "anew")]
+
+
+def test_words_are_found_above_the_changes_of_planted_bugs() -> None:
+    text = "Rule: a client is told\nStory: It ends.\nIn: a.py told\nReplace:\n    told()\n"
+    assert list(in_planted_bug(text)) == [Found(1, "told")]
 
 
 @pytest.mark.parametrize("word", ["refused", "refuses", "refusal"])
