@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .invariants import broken_by_late
+from .joiner_guards import guard_holds, joiners_of
 from .scenarios import Scenario
-from .steps import Steps, guard_holds, joiners_of
+from .steps import Steps
 from .values import (
     PRESENT,
     Command,
