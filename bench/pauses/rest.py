@@ -25,7 +25,9 @@ _VALUES = 49_000
 _BODY_BYTES = (2 << 20) - 1_000
 _CHUNKS = (256 << 10) // len(b"1\r\nx\r\n")
 _PLACES = {"topic": WIDE_TOPIC, "partition": "0", "broker_id": "1"}
-_STREAMS = ("/v1/events/stream",)
+# A stream ends only after a duration that its request sets. It begins with all events that services
+# remember.
+_STREAMS = {"/v1/events/stream": {"since_ms": "1", "duration_ms": "500"}}
 
 
 class RestCase(NamedTuple):
@@ -68,10 +70,11 @@ def reads(openapi: dict[str, Any]) -> Iterator[RestCase]:
     for path, methods in openapi["paths"].items():
         described = methods.get("get")
         # Requests for one operation are in `rest_operations`.
-        if described is None or path in _STREAMS or "{operation_id}" in path:
+        if described is None or "{operation_id}" in path:
             continue
         queries = {p["name"] for p in described.get("parameters", ()) if p["in"] == "query"}
         largest = {"page_size": "1000", "max_records": "1000", "max_bytes": str(2 << 20)}
+        largest |= _STREAMS.get(path, {})
         parameters = {name: value for name, value in largest.items() if name in queries}
         filled = path.format(**{name: _PLACES.get(name, "1") for name in _placeholders(path)})
         yield RestCase(filled + (f"?{urlencode(parameters)}" if parameters else ""))

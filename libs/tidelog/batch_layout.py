@@ -12,6 +12,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from tidelog.errors import TidelogError
+from tidelog.memory_shortage import is_memory_shortage
 from tidelog.record_limits import MAX_READ_HEADERS, invalid_batch
 from tidelog.v1 import record_batch_pb2
 from tidelog.wire_fields import (
@@ -192,10 +193,12 @@ def parse_columns(
 
 def parse(data: bytes, size_bytes: int) -> record_batch_pb2.RecordBatch:
     """Parses `data`, a part of a message of `size_bytes`. Raises `TidelogError`
-    (INVALID_BATCH)."""
+    (INVALID_BATCH), and `MemoryError`."""
     try:
         return record_batch_pb2.RecordBatch.FromString(data)
     except DecodeError as error:
+        if is_memory_shortage(error):
+            raise MemoryError(str(error)) from None
         raise not_a_batch(size_bytes, str(error)) from None
 
 

@@ -1,6 +1,11 @@
-"""Recognizes the errors that Python raises when the process may not use more memory."""
+"""Recognizes the errors that Python and protobuf raise when the process may not use more memory."""
 
 from __future__ import annotations
+
+from google.protobuf.message import DecodeError
+
+# How protobuf ends the message of a DecodeError for this reason.
+_PARSED_WITHOUT_MEMORY = "Arena alloc failed"
 
 
 def is_memory_shortage(error: BaseException | None) -> bool:
@@ -8,6 +13,8 @@ def is_memory_shortage(error: BaseException | None) -> bool:
     memory for its stack."""
     if isinstance(error, RuntimeError):
         return "can't start new thread" in str(error)
+    if isinstance(error, DecodeError):
+        return _PARSED_WITHOUT_MEMORY in str(error)
     return isinstance(error, MemoryError)
 
 

@@ -52,8 +52,8 @@ async def _check_other_pages(console: Console, topic: str) -> None:
     await expect(wrong.get_by_text(f"Broker {VICTIM} is gone: ").first).to_be_visible()
 
     await console.open(f"topics/{topic}/0")
-    away = console.page.get_by_role("img", name=f"Broker {VICTIM}: away")
-    await expect(away).to_be_visible()
+    replica = console.page.get_by_role("img", name=f"Broker {VICTIM}: gone")
+    await expect(replica).to_be_visible()
     await console.open("brokers")
     row = console.page.get_by_role("row").filter(has=console.page.get_by_text("gone", exact=True))
     await expect(row.get_by_role("cell").first).to_have_text(str(VICTIM))

@@ -131,6 +131,29 @@ async def test_a_broker_is_shown_with_its_status(
 
 
 @pytest.mark.parametrize(
+    ("changed", "known", "word"),
+    [
+        ({"role": "leader"}, broker(1, "running"), "leader"),
+        ({}, broker(1, "running"), "in sync"),
+        ({"in_sync": False}, broker(1, "running"), "out of sync"),
+        ({"in_sync": False, "moving": "adding"}, broker(1, "running"), "catching up"),
+        ({"role": "damaged"}, broker(1, "running"), "damaged"),
+        ({"role": "unknown"}, broker(1, "gone"), "gone"),
+        ({"role": "unknown"}, broker(1, "stopping"), "stopping"),
+        ({"role": "unknown"}, broker(1, "running", maintenance=True), "not reported"),
+        ({"role": "unknown"}, None, "not reported"),
+        # Its log end as its leader knows it.
+        ({"role": "unknown", "log_end_offset": 7}, broker(1, "gone"), "gone"),
+    ],
+)
+async def test_a_replica_without_a_report_is_shown_with_the_status_of_its_broker(
+    opened: Console, changed: dict[str, Any], known: dict[str, Any] | None, word: str
+) -> None:
+    replica = {"role": "follower", "in_sync": True, "moving": "", "log_end_offset": 9, **changed}
+    assert (await evaluated(opened, "verdict", "replicaState", replica, known))[1] == word
+
+
+@pytest.mark.parametrize(
     ("changed", "word"),
     [
         ({}, "in sync"),

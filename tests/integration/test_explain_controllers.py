@@ -126,7 +126,7 @@ async def _away(cluster: LocalCluster, controller_id: int, how: str) -> None:
         await cluster.kill_controller(controller_id)
 
 
-@pytest.mark.parametrize("how", ["paused", "dead"])
+@pytest.mark.parametrize("how", ["paused", "dead", "stopped"])
 async def test_a_missing_standby_and_then_both_controllers_are_explained(
     world: World, how: str
 ) -> None:

@@ -4,6 +4,8 @@ explain` names its offsets."""
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,17 +15,20 @@ from integration.clusters import running_cluster
 from integration.explaining import (
     append,
     assert_not_blamed,
+    faults_of,
     split,
     text_of,
     the,
     tidelog,
     until_found,
 )
+from integration.suggested_steps import carried_out, without_standby
 from integration.topics import create_topic
 from integration.waiting import TIMEOUT_SECONDS
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Consumer
 from tidelog.errors import RecordsDamagedError
+from tidelog.inspection.model import Finding
 from tidelog.model import Acks, TopicPartition
 from tidelog_runtime.demo.replicas import find_replica
 
@@ -43,7 +48,8 @@ async def readable(bootstrap: str, topic: str, partition: int) -> list[int]:
 
 
 async def test_damage_in_the_only_replica_loses_one_batch_and_is_explained(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, controllers=1, brokers=1) as cluster:
+    """A killed standby controller is the second fault."""
+    async with running_cluster(tmp_path, brokers=1) as cluster:
         topic, partition = split(DAMAGED)
         described = await create_topic(cluster, topic, partitions=2, replication_factor=1)
         for name in (DAMAGED, SOUND):
@@ -51,9 +57,13 @@ async def test_damage_in_the_only_replica_loses_one_batch_and_is_explained(tmp_p
                 await append(cluster, name, [b"acknowledged"] * records, Acks.ALL)
         replica = find_replica(cluster.broker_data_dir(1), topic, partition, described.topic_id)
         first = flip_a_bit(replica)
-        with pytest.raises(RecordsDamagedError) as damaged:
-            await until_damaged(cluster.bootstrap, topic, partition)
-        found = await until_found(cluster, ("records_damaged", 1))
+        async with without_standby(cluster):
+            with pytest.raises(RecordsDamagedError) as damaged:
+                await until_damaged(cluster.bootstrap, topic, partition)
+            found = await until_found(cluster, ("records_damaged", 1), ("no_standby", -1))
+            finding = the(found, "records_damaged")
+            healthy = await faults_of(cluster, SOUND)
+            skipped = await carried_out(cluster, suggested_command(finding))
         offsets = await readable(cluster.bootstrap, topic, partition)
         await append(cluster, DAMAGED, [b"more"], Acks.ALL)
         status, traced = await tidelog(cluster, "trace", DAMAGED)
@@ -67,13 +77,20 @@ async def test_damage_in_the_only_replica_loses_one_batch_and_is_explained(tmp_p
     assert (lost.start, len(lost)) == (first, BATCHES[1])
     assert offsets == [o for o in range(sum(BATCHES)) if o not in lost]
     assert again[: len(offsets)] == offsets
-    finding = the(found, "records_damaged")
     assert (finding.topic, finding.partition, finding.severity) == (topic, partition, "critical")
     assert f"offsets {lost.start} to {lost.stop - 1} are damaged" in text_of(finding)
     assert_not_blamed(found, SOUND)
+    assert healthy == []
+    assert skipped.splitlines().count("acknowledged") == 2 * sum(BATCHES) - len(lost)
+    assert "in evidence/ in the data_dir of broker 1" in finding.next_step
     assert status == ExitStatus.DONE, traced
     assert "batch_damaged" in traced.replace(" ", "_"), traced
     assert len(kept) == 1
+
+
+def suggested_command(finding: Finding) -> list[str]:
+    [command] = re.findall(r"\(tidelog (consume [^,]*), ", finding.next_step)
+    return shlex.split(command)
 
 
 async def until_damaged(bootstrap: str, topic: str, partition: int) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import re
 import resource
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from integration.explaining import (
 )
 from integration.reconfigured import restart_broker
 from integration.scraped import scrape
-from integration.suggested_steps import commands_of, until_gone, without_standby
+from integration.suggested_steps import carried_out, commands_of, until_gone, without_standby
 from integration.topics import create_topic, describe, until_in_sync
 from integration.waiting import until, until_true
 from integration.wire_client import WireClient
@@ -48,6 +49,7 @@ from tidelog.caller_limits import (
     METRICS_LIMITS,
 )
 from tidelog.cli.exit_status import ExitStatus
+from tidelog.client import Producer
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -59,6 +61,7 @@ MAX_CONNECTIONS = 48
 IDLE_SCRAPERS = 400
 # Connections besides those of services; together they stay below the limit.
 FEW_CONNECTIONS = 24
+HOUR_MS = 3_600_000
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -122,6 +125,30 @@ async def test_a_killed_standby_and_non_preferred_leaders_are_explained(world: W
     assert (await describe(cluster, TOPIC)).partitions[split(moved)[1]].leader == 2
 
 
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+async def test_an_ended_active_controller_of_two_is_explained(world: World, how: str) -> None:
+    cluster, bystander = world.cluster, world.pairs[1, 2]
+    active = await until(cluster.active_controller, "a controller is active")
+    assert active is not None
+    [standby] = {1, 2} - {active}
+    await cluster.kill(3)
+    await (cluster.stop_controller if how == "stopped" else cluster.kill_controller)(active)
+    found = await until_found(cluster, ("no_standby", -1), ("replica_dead", 3))
+    alone = the(found, "no_standby")
+    assert alone.severity == "warning"
+    assert f"controller-{standby} is active, and no standby controller can take over" in (
+        alone.summary
+    )
+    assert "no_controller" not in {cause for cause, _ in causes_of(found)}
+    assert_not_blamed(found, bystander)
+    assert await faults_of(cluster, bystander) == []
+    [named] = re.findall(r"Start controller (\d+) again", alone.next_step)
+    assert int(named) == active
+    cluster.start_controller(active)
+    await until_gone(cluster, "no_standby")
+    assert await cluster.active_controller() == standby
+
+
 async def test_records_that_are_repeatedly_too_large_are_explained(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
     topic = "small"
@@ -145,6 +172,46 @@ async def test_records_that_are_repeatedly_too_large_are_explained(world: World)
     async def is_taken() -> bool:
         with suppress(TidelogError):
             await append(cluster, f"{topic}/0", [large])
+            return True
+        return False
+
+    await until(is_taken, "the record is taken")
+
+
+async def test_a_client_whose_clock_is_ahead_is_explained(world: World) -> None:
+    cluster, topic, ahead_ms = world.cluster, "timely", 2 * HOUR_MS
+    await create_topic(cluster, topic, 1, 3, {"timestamp_max_ahead_ms": str(HOUR_MS)})
+
+    async def send() -> None:
+        async with Producer(cluster.bootstrap) as producer:
+            now_ms = time.time_ns() // 1_000_000
+            await (await producer.send(topic, b"a", partition=0, timestamp_ms=now_ms + ahead_ms))
+
+    async with without_standby(cluster):
+        for _ in range(4):
+            with pytest.raises(TidelogError) as rejected:
+                await send()
+            assert rejected.value.code is ErrorCode.INVALID_TIMESTAMP
+        found = await until_found(cluster, ("no_standby", -1))
+        finding = the(found, "requests_rejected")
+        healthy = await faults_of(cluster, world.pairs[1, 2])
+    assert (finding.severity, finding.topic) == ("warning", topic)
+    assert "because of INVALID_TIMESTAMP" in finding.summary
+    assert "ms ahead of the leader's clock" in text_of(finding)
+    assert healthy == []
+    assert_not_blamed(found, world.pairs[1, 2])
+    # No clock of a service is wrong.
+    assert not {cause for cause, _ in causes_of(found)} & {"clock_skew", "clock_in_doubt"}
+    steps = re.fullmatch(
+        r"Correct the clock of the client, or raise (\w+) of topic (\w+)\.", finding.next_step
+    )
+    assert steps is not None
+    raised = f"{steps[1]}={4 * HOUR_MS}"
+    await carried_out(cluster, ["topics", "alter-config", steps[2], "--set", raised, "--yes"])
+
+    async def is_taken() -> bool:
+        with suppress(TidelogError):
+            await send()
             return True
         return False
 

@@ -5,6 +5,7 @@ copy, or move it."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,13 +14,22 @@ import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
-from integration.explaining import explained, text_of, the, until_found
+from integration.explaining import (
+    assert_not_blamed,
+    explained,
+    faults_of,
+    text_of,
+    the,
+    until_found,
+)
 from integration.logs import LogSince
 from integration.reconfigured import directory_id, restart_broker
 from integration.single_service import SingleService
+from integration.suggested_steps import until_gone, without_standby
 from integration.topics import create_topic, new_name, read, until_in_sync, until_isr, write
 from integration.waiting import until_true
 from tidelog.inspection.explain import causes
+from tidelog.inspection.model import Finding
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import Setting
 
@@ -32,7 +42,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
-    async with running_cluster(tmp_path_factory.mktemp("ids"), controllers=1) as running:
+    async with running_cluster(tmp_path_factory.mktemp("ids")) as running:
         yield running
 
 
@@ -65,34 +75,57 @@ async def last_registration(log: LogSince) -> str:
 @pytest.mark.rule("broker-id-bound-to-directory")
 async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Path) -> None:
     """Otherwise the second process would lead, and records that it acknowledges would be lost when
-    the first one is back."""
-    topic = new_name("paused")
+    the first one is back. A killed standby controller is the second fault."""
+    topic, alone = new_name("paused"), await create_topic(cluster, new_name("alone"), 3, 1)
+    bystander = next(f"{alone.name}/{p.partition}" for p in alone.partitions if p.leader == 2)
     await create_topic(cluster, topic, config=LENIENT)
     await write(cluster, topic, [b"before"])
     second = second_process(cluster, tmp_path, 1)
     own = directory_id(cluster.broker_data_dir(1))
-    cluster.pause(1)
-    try:
-        await until_isr(cluster, topic, {2, 3})  # its lease has ended
-        second.process.start()
-        assert await second.ended() == EXIT_CANNOT_START, second.text()
-        found = await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
-        await write(cluster, topic, [b"while it is paused"])
-    finally:
-        cluster.resume(1)
+    async with without_standby(cluster):
+        cluster.pause(1)
+        try:
+            await until_isr(cluster, topic, {2, 3})  # its lease has ended
+            second.process.start()
+            assert await second.ended() == EXIT_CANNOT_START, second.text()
+            found = await until_found(
+                cluster, (causes.BROKER_ID_CONTESTED, 1), (causes.NO_STANDBY, -1)
+            )
+            healthy = await faults_of(cluster, bystander)
+            contested = the(found, causes.BROKER_ID_CONTESTED, 1)
+            await _give_own_id(cluster, tmp_path, contested)
+            await write(cluster, topic, [b"while it is paused"])
+        finally:
+            cluster.resume(1)
     await until_in_sync(cluster, topic)
 
-    [line] = second.events("cannot_start")
+    assert healthy == []
+    assert_not_blamed(found, bystander)
+    [rejected] = second.events("cannot_start")
     other = directory_id(tmp_path / "second-data")
-    assert own in line["why"]
-    assert other in line["why"]
-    assert f"--replace-directory {own}" in line["why"]
-    evidence = "\n".join(the(found, causes.BROKER_ID_CONTESTED, 1).evidence)
+    assert own in rejected["why"]
+    assert other in rejected["why"]
+    assert f"--replace-directory {own}" in rejected["why"]
+    evidence = "\n".join(contested.evidence)
     assert other in evidence
     assert str(tmp_path / "second-data") in evidence
     values = [record.value for record in await read(cluster, topic)]
     assert values == [b"before", b"while it is paused"]
     assert "Traceback" not in second.text()
+
+
+async def _give_own_id(cluster: LocalCluster, directory: Path, contested: Finding) -> None:
+    """Carries out the suggested step."""
+    [data_dir] = re.findall(
+        r"Give the process with data_dir (\S+) on \S+ a broker_id of its own", contested.next_step
+    )
+    corrected = second_process(cluster, directory, 4, data_dir=data_dir)
+    corrected.process.start()
+    try:
+        await corrected.until_reported("registration")
+        await until_gone(cluster, causes.BROKER_ID_CONTESTED)
+    finally:
+        await corrected.process.stop()
 
 
 async def test_an_abandoned_directory_is_replaced_and_never_intact_again(

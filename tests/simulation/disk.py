@@ -277,7 +277,10 @@ class SimDisk:
     def linked(self) -> dict[PurePath, Inode]:
         """Returns a copy by hard links, as `cp -al` makes one: it shares what is written later to
         a file, and not what replaces the file."""
-        return {path: self._inode(path) for path in self.paths()}
+        links = {path: self._inode(path) for path in self.paths()}
+        for inode in links.values():
+            inode.linked = True
+        return links
 
     def restore_links(self, links: Mapping[PurePath, Inode]) -> None:
         """Replaces everything by a copy by hard links, whose names are not synced."""
@@ -387,7 +390,8 @@ class SimDisk:
 
     def tree(self, directory: PurePath) -> Tree:
         below = sorted(d for d in self._directories if d.is_relative_to(directory))
-        return Tree([p for p in self.paths() if p.is_relative_to(directory)], below)
+        files = [p for p in self.paths() if p.is_relative_to(directory)]
+        return Tree(files, below, {p for p in files if self._inode(p).linked})
 
     def make_directory(self, directory: PurePath) -> None:
         for made in (directory, *directory.parents):

@@ -14,12 +14,14 @@ class Inode:
     - `cold`: pages that memory does not hold
     - `bad`: pages that cannot be read, whatever is written to them
     - `id`: of the file; None until it is first requested
+    - `linked`: it has several names
     """
 
-    __slots__ = ("bad", "before", "cold", "data", "dropped", "id", "synced_bytes")
+    __slots__ = ("bad", "before", "cold", "data", "dropped", "id", "linked", "synced_bytes")
 
     def __init__(self, data: bytes = b"", *, synced: bool = False) -> None:
         self.id: FileId | None = None
+        self.linked = False
         self.data = bytearray(data)
         self.synced_bytes = len(data) if synced else 0
         self.before: bytes | None = None

@@ -36,7 +36,7 @@ from tidelog_broker.log.log import Log
 from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.replicas.replica_commands import ReplicaCommands
 from tidelog_runtime.metadata.keys import BrokerKey, Keys
-from tidelog_runtime.metadata.schema import NOT_WHOLE
+from tidelog_runtime.metadata.schema import NOT_WHOLE, Member
 from tidelog_runtime.metadata.store import KeyValue, Transaction
 
 
@@ -453,11 +453,12 @@ class Invariants:
             return
         guarded = {guard.key for guard in transaction.guards}
         by = "the controller" if self._world.keys.controller in guarded else "another process"
+        machine_id = self.store.machine_of(Member(key.broker_id, former.create_revision))
         for process in self._processes():
             broker = process.broker
             if process.broker_id != key.broker_id or broker is None or broker.stopped.is_set():
                 continue
-            if process.process is self._world.store_caller:
+            if process.process is self._world.store_caller or process.machine_id != machine_id:
                 continue
             if broker.manager.broker_epoch == former.create_revision:
                 self.found(

@@ -320,16 +320,24 @@ def _setting(
 
 
 def read_entries(log: Log) -> list[Entry]:
-    """Returns what a log holds, up to the first batch that cannot be read."""
+    """Returns what a log holds. What cannot be read between two batches is one unreadable entry."""
     entries: list[Entry] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        try:
-            batches = log.read(offset, max_bytes=READ_BYTES, up_to=log.log_end_offset)
-        except LogError:
-            break
-        if not batches:
-            break
-        entries += [Entry.of(batch.header) for batch in batches]
-        offset = batches[-1].header.next_offset
+        found = _batches_at(log, offset, READ_BYTES) or _batches_at(log, offset, 1)
+        if found:
+            entries += [Entry.of(batch.header) for batch in found]
+        else:
+            later = range(offset + 1, log.log_end_offset)
+            end = next((o for o in later if _batches_at(log, o, 1)), log.log_end_offset)
+            epoch = entries[-1].leader_epoch if entries else 0
+            entries.append(Entry(offset, end, epoch, 0, is_unreadable=True))
+        offset = entries[-1].next_offset
     return entries
+
+
+def _batches_at(log: Log, offset: int, max_bytes: int) -> list[Batch]:
+    try:
+        return log.read(offset, max_bytes=max_bytes, up_to=log.log_end_offset)
+    except LogError:
+        return []

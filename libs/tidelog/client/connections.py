@@ -156,7 +156,7 @@ class GrpcConnections:
             self._channels.clear()
             self._brokers.clear()
             return None
-        parking = forks.Parking()
+        parking = forks.Parking(loop)
         try:
             loop.call_soon_threadsafe(self._park, parking)
         except RuntimeError:  # the loop was closed meanwhile

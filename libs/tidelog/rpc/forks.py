@@ -6,8 +6,12 @@ So all channels are closed before a fork, each in the thread of its event loop, 
 until the fork is done. The parent's clients reconnect when they next send something: for them a
 fork is like a short network failure.
 
+After its last channel gRPC shuts down, in the thread that freed the channel and then in a native
+thread. Both hold locks that the child would inherit as held for ever, so the fork waits for them.
+
 A channel cannot be closed if the forking thread runs its event loop and a request is in progress,
-or if it is not registered here. `usable` is then false in the child.
+or if it is not registered here. `usable` is then false in the child, as it is if an event loop or
+the shutdown takes too long.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
@@ -28,8 +33,16 @@ MAX_WAIT_S = 1.0
 MAX_CLOSING_S = 0.5
 # How long gRPC's poll thread may take to end once the last channel is closed.
 MAX_ENDING_S = 0.05
+# How long a fork waits for the end of gRPC's timer thread, which lives on if other code uses gRPC.
+MAX_TIMER_WAIT_S = 0.2
 # How long an event loop blocks at most.
 MAX_STANDSTILL_S = 5.0
+
+# Names of native threads of gRPC; Linux keeps 15 bytes. The timer thread ends in the shutdown, so
+# it is found when the shutdown's thread does not have its name yet.
+_TIMER_THREAD = b"grpc_global_tim"
+_SHUTDOWN_THREAD = b"grpc_shutdown"
+_NATIVE_THREADS = Path("/proc/self/task")
 
 # Number of forks that led to this process. An object created under another number was inherited
 # from the parent.
@@ -41,7 +54,8 @@ usable = True
 class Parking:
     """The event loop of another thread, which blocks during a fork."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         # Not events, which have locks of their own: a signal handler in the middle of `wait` would
         # keep the event loop from standing still.
         self._standing = threading.Lock()
@@ -54,8 +68,9 @@ class Parking:
         self._standing.release()
         self._forked.acquire(timeout=MAX_STANDSTILL_S)
 
-    def wait(self, timeout_s: float) -> None:
-        self._standing.acquire(timeout=timeout_s)
+    def wait(self, timeout_s: float) -> bool:
+        """Returns whether the event loop stands still, or has ended."""
+        return self._standing.acquire(timeout=timeout_s) or not self._loop.is_running()
 
     def leave(self) -> None:
         self._forked.release()
@@ -74,7 +89,7 @@ class Forkable(Protocol):
 
 _owners: WeakSet[Forkable] = WeakSet()
 _parked: list[Parking] = []
-_was_polling = False
+_was_in_use = False
 # Held by the thread that forks. A signal handler may fork in the middle of that.
 _forking = threading.RLock()
 # Held while a channel is opened, and while `_in_progress` is set. So a channel either exists when
@@ -111,16 +126,39 @@ async def until_not_polling() -> None:
         await asyncio.sleep(0.001)
 
 
+def _native_thread_names() -> set[bytes]:
+    """Names of all threads of this process, which need not be text. Empty on systems other than
+    Linux."""
+    names = set()
+    with suppress(OSError):
+        for thread in list(_NATIVE_THREADS.iterdir()):
+            with suppress(OSError):  # the thread ended meanwhile
+                names.add((thread / "comm").read_bytes().rstrip(b"\n"))
+    return names
+
+
+def _until_shut_down() -> bool:
+    """Waits for the end of gRPC's shutdown, if one is in progress. Returns whether none is."""
+    began_s = time.monotonic()
+    while (names := _native_thread_names()) & {_TIMER_THREAD, _SHUTDOWN_THREAD}:
+        limit_s = MAX_WAIT_S if _SHUTDOWN_THREAD in names else MAX_TIMER_WAIT_S
+        if time.monotonic() - began_s >= limit_s:
+            return _SHUTDOWN_THREAD not in names
+        time.sleep(0.001)
+    return True
+
+
 def _before() -> None:
-    global _was_polling, _in_progress
+    global _was_in_use, _in_progress
     _forking.acquire()
     with _opening:
         _in_progress = True
     asked = [owner.before_fork() for owner in list(_owners)]
     _parked.extend(parking for parking in asked if parking is not None)
     until_s = time.monotonic() + MAX_WAIT_S
-    for parking in _parked:
-        parking.wait(max(until_s - time.monotonic(), 0))
+    # An event loop that does not stand still may be in the middle of gRPC's shutdown, without any
+    # channel and without gRPC's poll thread.
+    all_stand = all(parking.wait(max(until_s - time.monotonic(), 0)) for parking in _parked)
     if is_polling():
         # A reference cycle may hold a channel, for example that of an error and its traceback.
         gc.collect()
@@ -128,7 +166,7 @@ def _before() -> None:
         while is_polling() and time.monotonic() < until_s:
             time.sleep(0.001)
     # Determined before the fork, because the child has only the thread that forks.
-    _was_polling = is_polling()
+    _was_in_use = not all_stand or is_polling() or not _until_shut_down()
 
 
 def _in_parent() -> None:
@@ -143,7 +181,7 @@ def _in_parent() -> None:
 def _in_child() -> None:
     global generation, usable, _forking, _opening, _in_progress
     generation += 1
-    usable = usable and not _was_polling
+    usable = usable and not _was_in_use
     _parked.clear()
     # Another thread may have held these locks.
     _forking, _opening = threading.RLock(), threading.RLock()

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from tidelog import request_bounds
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.memory_shortage import is_memory_shortage
 from tidelog.rpc.list_limits import check_lists, lists_of
 from tidelog.rpc.sliced_parsing import UnparsedRequest
 from tidelog.wire_fields import BYTES, MalformedMessageError, walk_fields
@@ -101,7 +102,7 @@ async def parsed(method: str, request: Any) -> Any:
 
 
 def _unreadable(name: str, size_bytes: int, why: DecodeError | MemoryError) -> Rejected:
-    if isinstance(why, MemoryError):
+    if is_memory_shortage(why):
         return Rejected(
             TidelogError(
                 ErrorCode.INTERNAL,

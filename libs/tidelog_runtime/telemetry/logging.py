@@ -21,7 +21,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tidelog.state_changes.json_form import format_time
 from tidelog_runtime.clock import Clock, SystemClock
-from tidelog_runtime.telemetry.memory_errors import MemoryErrorFilter
+from tidelog_runtime.telemetry.memory_errors import MemoryErrorFilter, drop_memory_traceback
 
 _LEADING_KEYS = ("time", "level", "service", "event")
 # For people: kind and subject of a state change first, then its numbers, then the rest.
@@ -48,6 +48,7 @@ def configure_logging(
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        drop_memory_traceback,
         _identify({"service": service, **bound}),
         _timestamp(clock if clock is not None else SystemClock()),
     ]

@@ -1,23 +1,46 @@
-"""Filters what libraries log while a process has no memory.
+"""Shortens what is logged while a process has no memory.
 
-One request after another fails then, each with a traceback, until the process ends.
+One request after another fails then, until the process ends. A traceback shows only the last of
+many allocations, so none is logged.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable
 
-from tidelog.memory_shortage import is_memory_shortage
+from structlog.typing import EventDict, WrappedLogger
+
+from tidelog.memory_shortage import described, is_memory_shortage
 
 INTERVAL_SECONDS = 10.0
 
 
-class MemoryErrorFilter(logging.Filter):
-    """Calls `report` at the first record of a memory shortage, and lets that record pass.
+def drop_memory_traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replaces the traceback of a memory shortage by its message. A processor of structlog."""
+    match event.get("exc_info"):
+        case BaseException() as error:
+            pass
+        case (_, error, _):
+            pass
+        case True:
+            error = sys.exc_info()[1]
+        case _:
+            return event
+    if is_memory_shortage(error):
+        assert error is not None
+        del event["exc_info"]
+        event.setdefault("why", described(error))
+    return event
 
-    Of later ones it lets one pass every INTERVAL_SECONDS, without traceback.
+
+class MemoryErrorFilter(logging.Filter):
+    """Limits what libraries log about a memory shortage.
+
+    Calls `report` at the first record, and lets one record pass every INTERVAL_SECONDS, without
+    traceback.
     """
 
     def __init__(
@@ -36,7 +59,6 @@ class MemoryErrorFilter(logging.Filter):
             self._report()
         elif now - self._passed_at < INTERVAL_SECONDS:
             return False
-        else:
-            record.exc_info = None
+        record.exc_info = None
         self._passed_at = now
         return True

@@ -141,6 +141,7 @@ class Broker(BrokerParts):
             self._registered,
             self.state_changes,
             self._report_waiting,
+            self._other_registered,
         )
 
     def _start_background(self) -> None:
@@ -181,6 +182,11 @@ class Broker(BrokerParts):
             # The file keeps its older and weaker claim, which is safe.
             _log.error("identity_not_written", why=str(error))
         self.start.enter(TAKES_STATES)
+
+    def _other_registered(self, broker_epoch: int) -> None:
+        """Rejects the commands for another process of this id, which may reach this one if it has
+        the same address."""
+        self.manager.broker_epoch = max(self.manager.broker_epoch, broker_epoch + 1)
 
     async def _report_waiting(self, reason: str) -> None:
         """Reports for `explain` that this process waits. Its registration deletes the report."""

@@ -156,7 +156,7 @@ def test_a_full_disk_of_the_log_ends_nothing(output: io.StringIO) -> None:
         full.close()
 
 
-def test_repeated_memory_errors_of_libraries_are_two_lines_and_one_traceback(
+def test_repeated_memory_errors_of_libraries_are_two_lines_without_a_traceback(
     output: io.StringIO,
 ) -> None:
     configure_logging("broker", stream=output)
@@ -178,10 +178,30 @@ def test_repeated_memory_errors_of_libraries_are_two_lines_and_one_traceback(
         "another one",
     ]
     assert "may not use more memory" in lines[0]["why"]
-    assert ["exception" in line for line in lines] == [False, True, False]
+    assert "Traceback" not in output.getvalue()
 
 
-def test_continuing_memory_errors_are_logged_rarely_and_without_a_traceback() -> None:
+@pytest.mark.parametrize("given", ["the error", "its triple", "the one being handled"])
+def test_a_memory_error_is_logged_with_its_message_instead_of_a_traceback(
+    output: io.StringIO, given: str
+) -> None:
+    configure_logging("broker", stream=output)
+    for raised in (MemoryError(), ValueError("odd")):
+        try:
+            raise raised
+        except Exception as error:
+            triple = (type(error), error, error.__traceback__)
+            exc_info = {"the error": error, "its triple": triple}.get(given, True)
+            structlog.get_logger().warning("failed", exc_info=exc_info)
+
+    short, other = (json.loads(line) for line in output.getvalue().splitlines())
+    assert short["why"].startswith("MemoryError: the process may not use more memory")
+    assert "exception" not in short
+    assert "Traceback" in other["exception"]
+    assert "why" not in other
+
+
+def test_continuing_memory_errors_are_logged_rarely() -> None:
     now, logged = [0.0], []
     passes = MemoryErrorFilter(lambda: logged.append(now[0]), lambda: now[0])
     kept = []
@@ -193,5 +213,5 @@ def test_continuing_memory_errors_are_logged_rarely_and_without_a_traceback() ->
         )
         if passes.filter(record):
             kept.append((second, record.exc_info is not None))
-    assert kept == [(0, True), (10, False), (20, False)]
+    assert kept == [(0, False), (10, False), (20, False)]
     assert logged == [0.0]

@@ -42,6 +42,9 @@ class BatchQuarantine:
 
     All damage of one segment is handled together. Segments of one replica are queued separately.
 
+    - `is_only_copy`: whether no other replica has the records; asked before and after the check of
+      a segment.
+    - `joined`: called if another replica has them now. It has to let a repair open the log again.
     - `failed`: called if more is wrong than single batches.
     - `ended`: called with the ranges that have become unreadable.
     """
@@ -50,11 +53,15 @@ class BatchQuarantine:
         self,
         logs: LogDirectory,
         run_blocking: RunBlocking,
+        is_only_copy: Callable[[ReplicaKey], bool],
+        joined: QuarantineFailed,
         failed: QuarantineFailed,
         ended: QuarantineEnded,
     ) -> None:
         self._logs = logs
         self._run_blocking = run_blocking
+        self._is_only_copy = is_only_copy
+        self._joined = joined
         self._failed = failed
         self._ended = ended
         # By replica and segment file; bounded by the number of segments.
@@ -102,6 +109,9 @@ class BatchQuarantine:
         if log.failed is not None:
             self._failed(key, error)
             return None
+        if not self._is_only_copy(key):
+            self._joined(key, error)
+            return None
         evidence = self._logs.damaged_batches.evidence_of(name, key)
         try:
             check = log.begin_quarantine(error.path, evidence, copies)
@@ -118,6 +128,10 @@ class BatchQuarantine:
         self._is_left_to_repair(key, error)
         if self._logs.log_of(key) is not log or log.closed:
             check.discard()
+            return None
+        if not self._is_only_copy(key):
+            check.discard()
+            self._joined(key, error)
             return None
         try:
             log.finish_quarantine(check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
@@ -37,3 +38,20 @@ class OtherReplicas:
         if known is None or known.state.topic_id != key.topic_id:
             return None
         return known.state
+
+
+def leads_alone(partition: Partition) -> bool:
+    """Returns whether it leads, its log is committed to its end, and no other replica is known to
+    hold all of that.
+
+    If it resigned, the partition would have no leader until an unclean election. Followers keep
+    what they have, and a leader copies what it cannot read from those that join its ISR. A batch
+    that is not committed yet must not become unreadable: its producer would get it acknowledged
+    later."""
+    leading, state = partition.leading, partition.state
+    if leading is None or leading.proposed is not None or state is None:
+        return False
+    if partition.high_watermark < partition.log.log_end_offset:
+        return False
+    members = (*state.isr, *state.eligible)
+    return {m.broker_id for m in members if m.broker_epoch != NOT_WHOLE} == {state.leader}

@@ -31,7 +31,7 @@ from tidelog_broker.core.partition.missing_batches import (
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.batch_quarantine import BatchQuarantine
-from tidelog_broker.damage.other_replicas import OtherReplicas
+from tidelog_broker.damage.other_replicas import OtherReplicas, leads_alone
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import (
@@ -131,7 +131,12 @@ class ReplicaRepair:
         self._state_changes = state_changes
         self._others = others
         self._quarantine = BatchQuarantine(
-            logs, run_blocking, self._quarantine_failed, self._quarantine_ended
+            logs,
+            run_blocking,
+            self._is_only_copy,
+            self._take_out_of_service,
+            self._quarantine_failed,
+            self._quarantine_ended,
         )
         # All bounded by the number of replicas.
         self._failed: dict[ReplicaKey, str] = {}
@@ -173,7 +178,11 @@ class ReplicaRepair:
     def _is_only_copy(self, key: ReplicaKey) -> bool:
         log = self._logs.log_of(key)
         is_usable = log is not None and log.failed is None and not log.closed
-        return is_usable and self._others.are_none(key, self._logs.name_of(key))
+        partition = self._replicas.find(key)
+        return is_usable and (
+            self._others.are_none(key, self._logs.name_of(key))
+            or (partition is not None and leads_alone(partition))
+        )
 
     def _quarantine_failed(self, key: ReplicaKey, error: LogError) -> None:
         """Handles damage beyond single batches, and a disk that rejects the change. In the latter

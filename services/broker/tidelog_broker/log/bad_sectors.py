@@ -7,6 +7,7 @@ replaces what cannot be read; no checksum matches it."""
 from __future__ import annotations
 
 import errno as errnos
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Protocol
 
@@ -93,7 +94,17 @@ def copy_readable(disk: Disk, path: PurePath, target: PurePath, size: int) -> bo
     """Copies the first `size` bytes of a file to a new one, and syncs that.
 
     FILLER replaces unreadable sectors and bytes beyond the end of the file. Returns whether all
-    could be read. Blocks; raises OSError."""
+    could be read. Leaves no part of the new file on an error. Blocks; raises OSError."""
+    try:
+        return _copy_readable(disk, path, target, size)
+    except OSError:
+        # On a full disk the partial file would take room that others need.
+        with suppress(OSError):
+            disk.remove(target)
+        raise
+
+
+def _copy_readable(disk: Disk, path: PurePath, target: PurePath, size: int) -> bool:
     disk.remove(target)
     source = disk.open(path)
     reader = BadSectorReader(source)

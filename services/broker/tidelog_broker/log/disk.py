@@ -59,10 +59,15 @@ class DiskFile(Protocol):
 
 
 class Tree(NamedTuple):
-    """Files and directories below a directory. `directories` contains that directory, too."""
+    """Files and directories below a directory.
+
+    - `directories`: contains that directory, too
+    - `linked`: those of the files that have other names as well (hard links)
+    """
 
     files: list[PurePath]
     directories: list[PurePath]
+    linked: set[PurePath]
 
 
 class Disk(Protocol):
@@ -132,7 +137,10 @@ def _find(directory: PurePath, tree: Tree) -> None:
         if entry.is_dir(follow_symlinks=False):
             _find(directory / entry.name, tree)
         elif entry.is_file(follow_symlinks=False):
-            tree.files.append(directory / entry.name)
+            path = directory / entry.name
+            tree.files.append(path)
+            if entry.stat(follow_symlinks=False).st_nlink > 1:
+                tree.linked.add(path)
 
 
 # Operations whose times are measured.
@@ -316,7 +324,7 @@ class OsDisk:
             return []
 
     def tree(self, directory: PurePath) -> Tree:
-        tree = Tree([], [])
+        tree = Tree([], [], set())
         _find(directory, tree)
         return tree
 

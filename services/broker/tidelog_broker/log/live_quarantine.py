@@ -3,6 +3,7 @@ a partition stays readable and writable ("Damaged batches" in docs/internals/log
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import PurePath
 
 from tidelog.log_format import FRAME_HEADER_BYTES, MAX_FRAME_BYTES, walk_frames
@@ -77,9 +78,10 @@ class LiveQuarantine:
             self.error = error
 
     def discard(self) -> None:
-        """Removes the copy, which is not needed."""
+        """Removes the copy, which is not needed; the next start does if the disk rejects that."""
         if self.copy is not None:
-            self._disk.remove(self.copy)
+            with suppress(OSError):
+                self._disk.remove(self.copy)
 
     def _has_bad_sectors(self) -> bool:
         """Returns whether sectors are unreadable or missing, or there are too many. An earlier read

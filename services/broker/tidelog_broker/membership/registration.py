@@ -81,14 +81,17 @@ class Registration:
         on_registered: Callable[[int], None],
         state_changes: StateChangeLog,
         on_waiting: Callable[[str], Awaitable[None]] = _ignore_reason,
+        on_other: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`template` lacks the fields that `directory` provides.
 
-        `on_waiting` is called with the reason while another process of this id is registered.
+        `on_other` is called with the broker epoch of another process of this id. `on_waiting` is
+        called with the reason while another process of this id is registered.
         """
         self._directory = directory
         self._binding = binding
         self._on_waiting = on_waiting
+        self._on_other = on_other
         self._store = store
         self._key = keys.broker(broker_id)
         self._broker_id = broker_id
@@ -286,7 +289,9 @@ class Registration:
 
         It is alive if it is still registered when the lease of a dead process would have ended.
         """
+        assert held.registration is not None
         assert held.registered is not None
+        self._on_other(held.registration.create_revision)
         self.is_waiting = waiting.is_long(self._ttl)
         if not waiting.is_to_be_reported(self._ttl):
             return

@@ -1,5 +1,11 @@
-"""Detects that another program wrote the files of a data directory, and syncs them. cp and rsync do
-not sync, so that a power failure within the next minute would lose what they wrote."""
+"""Detects that another program wrote the files of a data directory, and makes them the broker's
+own.
+
+They are synced: cp and rsync do not sync, so that a power failure within the next minute would
+lose what they wrote. A file that is written in place and has other names as well (`cp -al`) is
+replaced by a copy: appends and cuts would change it in the directory that it was copied from, which
+may be used again.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,18 @@ from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
 
+import structlog
+
+from tidelog.log_format import segment_base
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.log.bad_sectors import replace_file
 from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
-from tidelog_broker.log.disk import Disk, Tree, copy_bytes
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, Tree, copy_bytes
+from tidelog_broker.log.epoch_file import EPOCHS_NAME
 from tidelog_broker.log.file_id import FileId
+from tidelog_broker.log.misplaced_batches import is_set_aside
+
+_log = structlog.get_logger()
 
 # File systems commit together what several threads sync.
 SYNC_THREADS = 8
@@ -21,20 +35,37 @@ SYNC_THREADS = 8
 async def sync_tree(
     disk: Disk, path: PurePath, run_blocking: RunBlocking, *, rewrite: bool
 ) -> Tree:
-    """Syncs every file and every name below `path`, and returns them.
+    """Syncs every file and every name below `path`, and returns them as they were found.
 
-    `rewrite`: writes each file again first, because after a failed sync the kernel regards as
-    written what it could not write. Raises the first OSError, which names the file or directory."""
+    Temporary files are left out. `rewrite`: writes each file again first,
+    because after a failed sync the kernel regards as written what it could not write. Raises the
+    first OSError, which names the file or directory."""
     trees: list[Tree] = []
     await run_blocking(lambda: trees.append(disk.tree(path)))
     [tree] = trees
-    sync_file = partial(_sync_file, disk, rewrite=rewrite)
-    await _in_threads(run_blocking, sync_file, tree.files)
+    files = [path for path in tree.files if path.suffix != TEMPORARY_SUFFIX]
+    shared = {path for path in tree.linked if _is_written_in_place(path.name)}
+    if shared:
+        size = sum(map(disk.file_size, shared))
+        _log.info("shared_files_copied", path=str(path), files=len(shared), bytes=size)
+    await _in_threads(run_blocking, partial(_replace_file, disk), sorted(shared))
+    own = [path for path in files if path not in shared]
+    await _in_threads(run_blocking, partial(_sync_file, disk, rewrite=rewrite), own)
     await _in_threads(run_blocking, disk.sync_directory, tree.directories)
     # A parent directory that only its owner may read was there before the copy.
     with suppress(PermissionError):
         disk.sync_directory(path.parent)
     return tree
+
+
+def _is_written_in_place(name: str) -> bool:
+    """Whether it is a file that changes, or becomes one; all others are replaced by new files."""
+    return segment_base(name) is not None or is_set_aside(name) or name == EPOCHS_NAME
+
+
+def _replace_file(disk: Disk, path: PurePath) -> None:
+    if not replace_file(disk, path):
+        _log.error("sector_unreadable", path=str(path))
 
 
 async def _in_threads(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from tidelog.state_changes.event import Kind
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.damage.batch_quarantine import UNREADABLE_PAUSE_S
 from tidelog_broker.log.log_errors import LogError, LogFailedError, LogUnreadableError
-from tidelog_runtime.metadata.schema import NOT_WHOLE
+from tidelog_runtime.metadata.schema import NOT_WHOLE, Member
 from unit.broker.broker_parts import KEY, append, commit
 from unit.broker.damage.test_only_copies import ALONE, consume, led_by_another
 from unit.broker.damage.test_replica_repair import (
@@ -208,3 +209,38 @@ async def test_damage_that_the_disk_did_not_let_mark_is_marked_later() -> None:
     again = await broker.restart()
     assert await resigned_at_start(again) == [KEY]
     await again.stop()
+
+
+@pytest.mark.parametrize(
+    ("damage", "during_check"), [("sector", False), ("sector", True), ("bit", True)]
+)
+async def test_no_batch_is_sealed_once_another_replica_has_joined(
+    damage: str,
+    during_check: bool,
+) -> None:
+    """The leader resigns instead, and its repair forgets what was found meanwhile."""
+    broker, partition = await three_alone()
+    joins = broker.has(state(isr=(1, 2), replicas=(1, 2), min_isr=1))
+    if damage == "sector":
+        broker.disk.spoil(SEGMENT, BAD_AT)
+    else:
+        flip(broker, BAD_AT)
+    run_blocking = broker._run_blocking
+
+    async def join_and_run(work: Callable[[], None]) -> None:
+        broker.repair._quarantine._run_blocking = run_blocking
+        await run_blocking(work)
+        await joins
+
+    if during_check:
+        broker.repair._quarantine._run_blocking = join_and_run
+        broker.read(partition)
+    else:
+        broker.read(partition)
+        await joins
+    await asyncio.sleep(2 * UNREADABLE_PAUSE_S)
+    assert broker.stored().isr == (Member(1, NOT_WHOLE), Member(2, 102))
+    assert broker.replicas.events(Kind.REPLICA_REPAIRED) != []
+    assert [str(path) for path in broker.disk.names if str(path).endswith(".tmp")] == []
+    assert len(broker.replicas.logs.damaged_batches.of(KEY)) == 1
+    await broker.stop()

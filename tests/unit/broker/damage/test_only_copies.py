@@ -21,7 +21,7 @@ from tidelog_broker.storage.damaged_batches import (
     MAX_EVIDENCE_BYTES,
     DamagedBatches,
 )
-from tidelog_runtime.metadata.schema import LeaderAndIsr
+from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr, Member
 from unit.broker.broker_parts import DATA, KEY, append, until
 from unit.broker.damage.test_replica_repair import (
     SEGMENT,
@@ -57,6 +57,35 @@ def consume(partition: Partition, offset: int) -> list[int]:
     """The base offsets that a consumer gets."""
     answer = partition.read_for_consumer(offset, NO_EPOCH, 1 << 20)
     return [batch.header.base_offset for batch in answer.batches]
+
+
+@pytest.mark.parametrize("eligible", [(), (Member(2, NOT_WHOLE),)])
+async def test_a_leader_alone_in_its_isr_stays_leader(eligible: tuple[Member, ...]) -> None:
+    """Its resignation would lose what it alone holds."""
+    alone = replace(state(isr=(1,), replicas=(1, 2), min_isr=1), eligible=eligible)
+    broker = Broker()
+    partition = await broker.has(alone)
+    append(partition, *[bytes(100)] * 3)
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    broker.read(partition)
+    await asyncio.sleep(1)
+    assert broker.stored() == alone
+    assert consume(partition, 0) == [0]
+    assert broker.replicas.logs.damaged_batches.of(KEY) == [(1, 2)]
+    assert consume(partition, 2) == [2]
+    await broker.stop()
+
+
+async def test_a_leader_alone_in_its_isr_resigns_if_another_replica_is_eligible() -> None:
+    eligible = (Member(2, 101),)
+    broker = Broker()
+    partition = await broker.has(replace(state(isr=(1,), replicas=(1, 2)), eligible=eligible))
+    append(partition, *[bytes(100)] * 3)
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    broker.read(partition)
+    await asyncio.sleep(1)
+    assert broker.stored().isr == (Member(1, NOT_WHOLE),)
+    await broker.stop()
 
 
 @pytest.mark.rule("damage-costs-only-its-batch")

@@ -56,6 +56,7 @@ class Broker:
         self.directory = directory or data_directory(1)
         self.epochs: list[int] = []
         self.waiting: list[str] = []
+        self.others: list[int] = []
         self.state_changes = StateChangeLog("broker-1", virtual_clock())
         self.registration = Registration(
             self.store,
@@ -69,6 +70,7 @@ class Broker:
             self._registered,
             self.state_changes,
             self._waits,
+            self.others.append,
         )
 
     def _registered(self, broker_epoch: int) -> None:

@@ -59,6 +59,7 @@ async def test_a_copy_never_ends_the_registration_of_the_original(machine: Machi
             async with at_work(twin.registration.run()):
                 await asyncio.sleep(2.5 * TAKEN_LOG_INTERVAL_S)
         assert twin.epochs == []
+        assert set(twin.others) == {epoch}
         assert twin.registration.is_waiting
         assert original.epochs == [epoch]
     taken = [line for line in lines if line["event"] == "broker_id_taken"]

@@ -3,13 +3,14 @@
 import errno
 import os
 import random
+import shutil
 from pathlib import Path, PurePath
 
 import pytest
 from structlog.testing import capture_logs
 
 from tidelog_broker.log.checkpoint import RECOVERY_POINTS
-from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.log.disk import OsDisk, OsFile
 from tidelog_broker.storage.copied_files import sync_tree
 from tidelog_broker.storage.data_directory import DataDirectory
 from unit.broker.broker_parts import in_place
@@ -141,3 +142,46 @@ async def test_every_file_and_directory_of_a_real_disk_is_synced(
     directories = [tmp_path, tmp_path / "data", below.parent, below]
     assert sorted(synced) == sorted(map(str, [*files, *directories]))
     assert [file.read_text() for file in files] == [file.name for file in files]
+
+
+async def test_a_copy_by_hard_links_gets_files_of_its_own(tmp_path: Path) -> None:
+    """Otherwise what it appends and cuts would change the original, which may be used again."""
+    original, copy = tmp_path / "original", tmp_path / "data"
+    replica = original / "replicas" / "sea-0.id"
+    replica.mkdir(parents=True)
+    segment = "00000000000000000000.log"
+    for name in (segment, "leader-epochs", f"{segment}.0.aside", f"{segment}.tmp", "0.index"):
+        (replica / name).write_text("records")
+    (original / "broker.json").write_text("{}")
+    shutil.copytree(original, copy, copy_function=os.link)
+
+    with capture_logs() as logs:
+        await sync_tree(OsDisk(), copy, in_place, rewrite=True)
+    assert [(line["event"], line["files"]) for line in logs] == [("shared_files_copied", 3)]
+    shared = {
+        path.name
+        for path in copy.rglob("*")
+        if path.is_file() and path.samefile(original / path.relative_to(copy))
+    }
+    # These are replaced when they change.
+    assert shared == {"broker.json", "0.index"}
+    with (copy / "replicas" / "sea-0.id" / segment).open("r+") as file:
+        file.write("others")
+    assert (replica / segment).read_text() == "records"
+
+
+async def test_a_full_disk_leaves_no_part_of_a_file_that_a_copy_by_hard_links_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, copy = tmp_path / "00000000000000000000.log", tmp_path / "data"
+    original.write_text("records")
+    copy.mkdir()
+    os.link(original, copy / original.name)
+
+    def write_at(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(OsFile, "write_at", write_at)
+    with pytest.raises(OSError, match="No space left"):
+        await sync_tree(OsDisk(), copy, in_place, rewrite=False)
+    assert [path.name for path in copy.iterdir()] == [original.name]

@@ -174,3 +174,23 @@ def test_no_client_is_blamed_for_an_internal_topic(cluster: DescribedCluster, re
     assert "state_changes_held" in rejected.next_step
     assert "alter-config" not in text_of(rejected)
     assert "clients of" not in text_of(rejected)
+
+
+def test_a_client_with_a_fast_clock_is_named_with_its_topic(cluster: DescribedCluster) -> None:
+    cluster.partition("bay/0")
+    message = "sea/0 takes records up to 3600000 ms ahead; this one is 7200000 ms ahead"
+    timestamps = RejectedRequests("sea", "INVALID_TIMESTAMP", 4, 3_000, message)
+    cluster.brokers[1] = replace(cluster.brokers[1], rejected_requests=(timestamps,))
+    [rejected] = cluster.explain()
+    assert (rejected.cause, rejected.severity) == ("requests_rejected", "warning")
+    assert (rejected.topic, rejected.broker, rejected.because) == ("sea", 1, ())
+    assert rejected.summary == (
+        "clients of topic 'sea' are rejected repeatedly: 4 requests within the last minute by "
+        "broker-1, because of INVALID_TIMESTAMP"
+    )
+    assert f'the last 3.0 s ago: "{message}"' in text_of(rejected)
+    assert rejected.next_step == (
+        "Correct the clock of the client, or raise timestamp_max_ahead_ms of topic sea."
+    )
+    assert causes_of(cluster.explain(topic="sea")) == ["requests_rejected"]
+    assert cluster.explain(topic="bay") == []

@@ -64,6 +64,21 @@ export function statusOf(broker) {
   return STATUS[broker.status] ?? ["", broker.status || NONE];
 }
 
+/** Whether the broker of the replica reports it. The leader may still report the log end of a
+ * replica whose broker is silent. */
+export function isReported(replica) {
+  return replica.role !== "unknown" && replica.log_end_offset != null;
+}
+
+/** [tone, word] of a replica; `broker`: its broker in the overview, nullish until that is loaded. */
+export function replicaState(replica, broker) {
+  if (replica.role === "damaged") return ["bad", "damaged"];
+  if (!isReported(replica)) return ["bad", broker && broker.status !== "running" ? statusOf(broker)[1] : "not reported"];
+  if (replica.role === "leader") return ["ok", "leader"];
+  if (replica.in_sync) return ["ok", "in sync"];
+  return replica.moving === "adding" ? ["note", "catching up"] : ["warn", "out of sync"];
+}
+
 /** Whether the partition has a leader. A missing leader is null. */
 export function isLed({ leader }) {
   return leader != null && leader >= 0;

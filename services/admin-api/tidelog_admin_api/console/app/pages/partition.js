@@ -3,7 +3,9 @@ import { html, useEffect, useMemo, useState } from "../html.js";
 import { at, change, get } from "../api.js";
 import { brokers, bytes, duration, number } from "../format.js";
 import { usePolled } from "../live.js";
+import { overview } from "../overview_store.js";
 import { href } from "../router.js";
+import { useStore } from "../store.js";
 import { Act } from "../parts/act.js";
 import { Age, Empty, Facts, Field, Live, PageHead, Panel, Stale, State, Waiting, notify } from "../parts/basics.js";
 import { LINE_COLOURS, LineChart } from "../parts/charts.js";
@@ -11,7 +13,7 @@ import { FindingsPanel } from "../parts/findings.js";
 import { Lanes } from "../parts/lanes.js";
 import { RecoverAct } from "../parts/recover.js";
 import { Missing, Timeline } from "../parts/timeline.js";
-import { healthOf, isLed } from "../verdict.js";
+import { healthOf, isLed, isReported, replicaState } from "../verdict.js";
 
 const EVERY_MS = 1_000;
 const EVENTS_EVERY_MS = 2_000;
@@ -96,6 +98,7 @@ function watermarkOf(partition) {
 }
 
 function Replicas({ partition }) {
+  const known = useStore(overview).data?.brokers ?? [];
   const reported = partition.details.filter(isReported);
   const ends = reported.map((replica) => replica.log_end_offset);
   const high = Math.max(1, ...ends);
@@ -103,7 +106,8 @@ function Replicas({ partition }) {
   const start = scaleStart(low, high, Math.min(...ends, watermarkOf(partition)));
   const part = (offset) => `${Math.max(0, Math.min(100, (100 * (offset - start)) / Math.max(1, high - start)))}%`;
   return html`<div class="replicas">
-    ${partition.details.map((replica) => html`<${Replica} key=${replica.broker_id} replica=${replica} partition=${partition} part=${part} />`)}
+    ${partition.details.map((replica) => html`<${Replica} key=${replica.broker_id} replica=${replica} partition=${partition} part=${part}
+      broker=${known.find((broker) => broker.broker_id === replica.broker_id)} />`)}
     <div>
       <div class="scale"><span>${number(start)}</span><span>${number(high)}</span></div>
       <div class="legend">
@@ -121,16 +125,11 @@ function scaleStart(low, high, lowestEnd) {
   return Math.max(low, Math.floor(high - 4 * spread));
 }
 
-// The leader may still report the log end of a replica whose broker is silent.
-function isReported(replica) {
-  return replica.role !== "unknown" && replica.log_end_offset != null;
-}
-
-function Replica({ replica, partition, part }) {
+function Replica({ replica, broker, partition, part }) {
   const isAway = !isReported(replica);
   const watermark = watermarkOf(partition);
   const lag = replica.lag_records ?? 0;
-  const [tone, word] = roleOf(replica, isAway);
+  const [tone, word] = replicaState(replica, broker);
   const text = isAway
     ? replica.problem || "not reported"
     : `LEO ${number(replica.log_end_offset)}${lag > 0 ? `, ${number(lag)} behind` : ""}${replica.lag_ms > 0 && lag > 0 ? ` (${duration(replica.lag_ms)})` : ""}`;
@@ -147,14 +146,6 @@ function Replica({ replica, partition, part }) {
         <b style=${{ left: part(watermark) }}></b>`}
     </div>
   </div>`;
-}
-
-function roleOf(replica, isAway) {
-  if (replica.role === "damaged") return ["bad", "damaged"];
-  if (isAway) return ["bad", "away"];
-  if (replica.role === "leader") return ["ok", "leader"];
-  if (replica.in_sync) return ["ok", "in sync"];
-  return replica.moving === "adding" ? ["note", "catching up"] : ["warn", "out of sync"];
 }
 
 function LagOverTime({ partition }) {
