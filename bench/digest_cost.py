@@ -144,7 +144,7 @@ def results(sides: dict[str, list[Side]], append_us: float) -> list[Measured]:
             "",
         ),
         Measured("digests: throughput on / off, 95 % interval, +/-", interval(throughputs), ""),
-        Measured("digests: an append of one batch", append_us, "us"),
+        Measured("digests: an append of one batch", append_us, "µs"),
         at_most("digests: appends, of the processor of three brokers", share, 1.0, "%"),
     ]
 

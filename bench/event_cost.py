@@ -154,7 +154,7 @@ def main() -> None:
     rounds = [_round() for _ in range(ROUNDS)]
     for name in rounds[0]:
         median = statistics.median(one[name] for one in rounds)
-        sys.stdout.write(f"{name:10} {median:6.2f} us an election\n")
+        sys.stdout.write(f"{name:10} {median:6.2f} µs an election\n")
 
 
 if __name__ == "__main__":

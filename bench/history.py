@@ -81,7 +81,7 @@ def check(directory: Path) -> list[Measured]:
             f"history checker, {written:,} operations",
             round(seconds, 1),
             "s",
-            bound=f"<= {MAX_S:.0f}",
+            target=f"<= {MAX_S:.0f}",
             met=seconds <= MAX_S,
         ),
         Measured("history checker: peak RSS", round(rss_mb(os.getpid(), "VmHWM"), 1), "MB"),

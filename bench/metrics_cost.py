@@ -141,7 +141,7 @@ async def cost(directory: Path, console: Console) -> list[Measured]:
             f"metrics: processor on / off, median of {PAIRS} alternated pairs",
             round(ratio, 4),
             "",
-            bound=f"<= {MAX_RATIO}",
+            target=f"<= {MAX_RATIO}",
             met=ratio <= MAX_RATIO,
         ),
         Measured("metrics: on / off, least", round(min(ratios), 4), ""),

@@ -1,4 +1,4 @@
-"""Results with their bounds, as a table and as JSON."""
+"""Results with their targets, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Measured:
 
     - `ratio_to_ceiling`: if it applies, the median over pairs of value and ceiling that were
       measured one after the other.
-    - `bound`: as a text.
+    - `target`: as a text.
     """
 
     name: str
     value: float
     unit: str
     ratio_to_ceiling: float | None = None
-    bound: str = ""
+    target: str = ""
     met: bool | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -44,21 +44,21 @@ class Measured:
         - `name`, `value`, `unit`: what was measured.
         - `ratio_to_ceiling`: in `out/bench.json`, the value divided by that of the no-op gRPC call
           of the same part, measured in turn; null: it does not apply.
-        - `wanted`: the bound, as a text.
-        - `met`: whether the value is within its bound; null: there is no bound.
+        - `target`: the bound of the value, or of the ratio ("C"), as a text.
+        - `met`: whether the result meets its target; null: it has none.
         """
         return {
             "name": self.name,
             "value": self.value,
             "unit": self.unit,
             "ratio_to_ceiling": self.ratio_to_ceiling,
-            "wanted": self.bound,
+            "target": self.target,
             "met": self.met,
         }
 
 
 def at_most(name: str, value: float, bound: float, unit: str) -> Measured:
-    return Measured(name, value, unit, bound=f"<= {bound:g}", met=value <= bound)
+    return Measured(name, value, unit, target=f"<= {bound:g}", met=value <= bound)
 
 
 def at_least(
@@ -85,7 +85,7 @@ def commit() -> str:
 
 
 def missed_names(results: Sequence[Measured]) -> list[str]:
-    """Returns the names of the results beyond their bounds."""
+    """Returns the names of the results that missed their targets."""
     return [result.name for result in results if result.met is False]
 
 
@@ -97,8 +97,8 @@ def document(
     - `machine`: processor, cores, memory, Python, kernel.
     - `form`: `full`, `quick`, or `custom` if a setting differs.
     - `settings`: the requested settings, by the names of the options.
-    - `results`: the rows of the table, each with `name`, `value`, `unit`, `wanted` and `met`.
-    - `not_met`: names of the results beyond their bounds; with any, the exit status is 1.
+    - `results`: the rows of the table, each with `name`, `value`, `unit`, `target` and `met`.
+    - `not_met`: names of the results that missed their targets; with any, the exit status is 1.
     """
     rows = [result.as_json() | {"value": round(result.value, 3)} for result in results]
     for row in rows:
@@ -181,7 +181,7 @@ def plain_document(results: Sequence[Measured]) -> dict[str, object]:
     """Returns the keys of the file of a bench without forms.
 
     - `machine`: processor, cores, memory, Python, kernel.
-    - `results`: each with `name`, `value`, `unit`, `ratio_to_ceiling` (null), `wanted` and `met`.
+    - `results`: each with `name`, `value`, `unit`, `ratio_to_ceiling` (null), `target` and `met`.
     """
     return {"machine": machine(), "results": [result.as_json() for result in results]}
 
@@ -190,14 +190,14 @@ def show(results: Sequence[Measured], console: Console, *, title: str) -> None:
     table = Table(title=title)
     table.add_column("result")
     has_ceiling = any(result.ratio_to_ceiling is not None for result in results)
-    for column in ("value", "unit", *(["of the ceiling"] if has_ceiling else []), "bound"):
+    for column in ("value", "unit", *(["of the ceiling"] if has_ceiling else []), "target"):
         table.add_column(column, justify="right")
     for result in results:
         ratio = "" if result.ratio_to_ceiling is None else f"{result.ratio_to_ceiling:.2f}"
         style = {True: "green", False: "red", None: ""}[result.met]
         row = [result.name, f"{result.value:,.2f}", result.unit]
         row += [ratio] if has_ceiling else []
-        table.add_row(*row, result.bound, style=style)
+        table.add_row(*row, result.target, style=style)
     console.print(table)
     console.print(", ".join(f"{key}: {value}" for key, value in machine().items()))
 

@@ -98,12 +98,12 @@ async def measure(what: str, metrics: Sequence[Metric], collect: Collect) -> lis
         server.stop()
     median = statistics.median(times)
     return [
-        Measured(f"{what}: series", most, "", bound=f"<= {MAX_SERIES:,}", met=most <= MAX_SERIES),
+        Measured(f"{what}: series", most, "", target=f"<= {MAX_SERIES:,}", met=most <= MAX_SERIES),
         Measured(
             f"{what}: scrape, median of {SCRAPES}",
             round(median, 1),
             "ms",
-            bound=f"<= {MAX_MS:.0f}",
+            target=f"<= {MAX_MS:.0f}",
             met=median <= MAX_MS,
         ),
         Measured(f"{what}: scrape, slowest", round(max(times), 1), "ms"),

@@ -15,7 +15,7 @@ LONGEST = (
     "integration/test_explain_incidents.py",
     "integration/test_operating_commands.py",
     "integration/test_explain_store.py",
-    "integration/test_refused_starts.py",
+    "integration/test_rejected_starts.py",
     "monitoring/test_live_cluster.py",
     "integration/test_explain_brokers.py",
     "integration/test_explain_replicas.py",

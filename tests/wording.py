@@ -1,7 +1,9 @@
-"""`python -m wording`: finds words of a private dialect in prose, and prints each place.
+"""`python -m wording`: prints each place with a word of a private dialect or a misspelled unit.
 
-Prose is docstrings, comments, the comments of proto files, and documents. Names in backticks and
-code blocks of documents are not prose. GLOSSARY.md has the words to use instead.
+Prose is docstrings, comments, the comments of proto files, documents, and what planted bugs have
+above their changes. Names in backticks and code blocks of documents are not prose. GLOSSARY.md has
+the words to use instead. In texts of programs, such as help and log texts, only the spelling of
+units is checked.
 """
 
 from __future__ import annotations
@@ -11,22 +13,14 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from documented import ROOT, pages
+from unit_spelling import ALLOWED, EVERYWHERE, IN_PROSE, pattern
 
-PYTHON = (
-    "bench",
-    "deploy",
-    "docs",
-    "libs",
-    "services",
-    "tests/model",
-    "tests/mutants",
-    "tests/simulation",
-)
+PYTHON = ("bench", "deploy", "docs", "libs", "services", "tests")
 
 # Each word, with what to write instead.
 INSTEAD = {
@@ -41,6 +35,10 @@ INSTEAD = {
 # The operating system refuses a connection; everything else is rejected.
 _CONNECTION = re.compile(r"connect|address|ECONN|dial|REFUSED")
 _BANNED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b", re.IGNORECASE)
+_UNITS = pattern(EVERYWHERE | IN_PROSE)
+_UNITS_OF_TEXTS = pattern(EVERYWHERE)
+# A shorter text is a value of some interface, such as "5 seconds" for Spark.
+_LEAST_WORDS = 3
 _QUOTED = re.compile(r"```.*?```|``.*?``|`[^`]*`|\"[^\"\n]*\"", re.DOTALL)
 _INDENTED_CODE = re.compile(r"^(?: {4,}|\t).*$", re.MULTILINE)
 
@@ -51,29 +49,46 @@ class Found(NamedTuple):
 
     @property
     def instead(self) -> str:
-        return next(v for k, v in INSTEAD.items() if re.fullmatch(k, self.word, re.IGNORECASE))
+        for word, instead in INSTEAD.items():
+            if re.fullmatch(word, self.word, re.IGNORECASE):
+                return instead
+        units = EVERYWHERE | IN_PROSE
+        return next(instead for unit, instead in units.items() if re.fullmatch(unit, self.word))
 
 
 def banned(text: str, first_line: int = 1) -> Iterator[Found]:
-    """The banned words of a text that begins at that line."""
-
-    def blank(match: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", match[0])
-
-    text = _QUOTED.sub(blank, text)
+    """The banned words and the misspelled units of a text that begins at that line."""
+    text = _without_quotes(text)
     for match in _BANNED.finditer(text):
         is_refusal = match[0].lower().startswith("refus")
         around = text[max(0, match.start() - 60) : match.end() + 60]
         if not (is_refusal and _CONNECTION.search(around)):
             yield Found(first_line + text.count("\n", 0, match.start()), match[0])
+    yield from _matches(_UNITS, text, first_line)
+
+
+def _without_quotes(text: str) -> str:
+    return _QUOTED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+
+
+def _matches(searched: re.Pattern[str], text: str, first_line: int) -> Iterator[Found]:
+    for match in searched.finditer(text):
+        yield Found(first_line + text.count("\n", 0, match.start()), match[0])
 
 
 def in_python(source: str) -> Iterator[Found]:
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            text = node.value.value
-            if isinstance(text, str):
-                yield from banned(text, node.lineno)
+    tree = ast.parse(source)
+    docstrings = {
+        id(node.value): node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for constant in docstrings.values():
+        if isinstance(constant.value, str):
+            yield from banned(constant.value, constant.lineno)
+    for line, text in _texts(tree, docstrings):
+        if len(text.split()) >= _LEAST_WORDS:
+            yield from _matches(_UNITS_OF_TEXTS, _without_quotes(text), line)
     comments: dict[int, str] = {}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
@@ -88,6 +103,18 @@ def in_python(source: str) -> Iterator[Found]:
         )
 
 
+def _texts(tree: ast.Module, docstrings: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """Yields the other strings with their lines; each value in an f-string stands as 0."""
+    seen = set(docstrings)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            seen.update(map(id, node.values))
+            parts = (one.value if isinstance(one, ast.Constant) else "0" for one in node.values)
+            yield node.lineno, "".join(map(str, parts))
+        elif id(node) not in seen and isinstance(node, ast.Constant):
+            yield node.lineno, node.value if isinstance(node.value, str) else ""
+
+
 def in_document(text: str) -> Iterator[Found]:
     return banned(_INDENTED_CODE.sub("", text))
 
@@ -97,25 +124,38 @@ def in_proto(text: str) -> Iterator[Found]:
     return banned("\n".join(lines))
 
 
+def in_planted_bug(text: str) -> Iterator[Found]:
+    """Checks the lines above the first change."""
+    return banned(text.partition("\nIn: ")[0])
+
+
+SEARCHES = {".py": in_python, ".md": in_document, ".proto": in_proto, ".txt": in_planted_bug}
+
+
 def _found_in(path: Path) -> Iterator[Found]:
-    search = {".py": in_python, ".md": in_document, ".proto": in_proto}[path.suffix]
-    return search(path.read_text())
+    return SEARCHES[path.suffix](path.read_text())
 
 
 def _files() -> list[Path]:
     python = [path for folder in PYTHON for path in sorted((ROOT / folder).rglob("*.py"))]
     documents = [*pages(), *sorted(ROOT.glob("*/*/README.md"))]
     proto = sorted((ROOT / "proto").rglob("*.proto"))
-    return [path for path in (*python, *documents, *proto) if "_pb2" not in path.name]
+    planted_bugs = sorted((ROOT / "tests" / "mutants" / "bugs").glob("*.txt"))
+    files = (*python, *documents, *proto, *planted_bugs)
+    return [path for path in files if "_pb2" not in path.name]
 
 
 def main() -> int:
-    found = [(path, word) for path in _files() for word in _found_in(path)]
-    for path, word in found:
-        sys.stdout.write(
-            f"{path.relative_to(ROOT)}:{word.line}: {word.word!r}; write {word.instead}\n"
-        )
-    return 1 if found else 0
+    by_file = {str(path.relative_to(ROOT)): list(_found_in(path)) for path in _files()}
+    wrong: list[str] = []
+    for name in by_file | ALLOWED:
+        found, allowed = by_file.get(name, []), ALLOWED.get(name, 0)
+        if len(found) > allowed:
+            wrong += (f"{name}:{one.line}: {one.word!r}; write {one.instead}" for one in found)
+        elif len(found) < allowed:
+            wrong.append(f"{name}: set its number in ALLOWED of unit_spelling.py to {len(found)}")
+    sys.stdout.writelines(f"{line}\n" for line in wrong)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ async def capture_added_broker(scene: Scene, camera: Camera) -> None:
         await console.page.get_by_text("not added").first.wait_for()
         await console.button("Add brokers…").click()
         await expect(console.dialog.get_by_label(f"Broker {new}")).to_be_checked()
-        await console.look()
+        await console.dry_run()
         await camera.take(console, "plan")
         await console.button("Add them, and begin to move").click()
         await console.follow()

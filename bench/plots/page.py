@@ -65,12 +65,12 @@ def _part(
                 row.text,
                 *(_cell(row.by_size.get(size)) for size in by_size.sizes),
                 row.unit,
-                row.bound,
+                row.target,
             ]
             for row in by_size.rows
         ],
         "rows": [
-            [one.name, _cell(one), one.unit, _ratio(one.ratio_to_ceiling), one.bound]
+            [one.name, _cell(one), one.unit, _ratio(one.ratio_to_ceiling), one.target]
             for one in others
         ],
     }

@@ -18,7 +18,7 @@ def name_of(partitions: int, text: str) -> str:
 class Row(NamedTuple):
     text: str
     unit: str
-    bound: str
+    target: str
     by_size: Mapping[int, Measured]
 
 
@@ -44,7 +44,7 @@ def arranged(results: Iterable[Measured]) -> tuple[BySize, Sequence[Measured]]:
 
 def _row(text: str, by_size: Mapping[int, Measured]) -> Row:
     units = {result.unit for result in by_size.values()}
-    bound = "; ".join(
-        f"{result.bound} at {size:,}" for size, result in by_size.items() if result.bound
+    target = "; ".join(
+        f"{result.target} at {size:,}" for size, result in by_size.items() if result.target
     )
-    return Row(text, units.pop() if len(units) == 1 else "", bound, by_size)
+    return Row(text, units.pop() if len(units) == 1 else "", target, by_size)

@@ -76,8 +76,8 @@ def _results(
         elif value is not None:
             results.append(Measured(name, value, quantity.unit))
         elif is_bounded:
-            bound = f"<= {quantity.bound:g} {quantity.unit}; not measured"
-            results.append(Measured(name, 0, quantity.unit, bound=bound, met=False))
+            target = f"<= {quantity.bound:g} {quantity.unit}; not measured"
+            results.append(Measured(name, 0, quantity.unit, target=target, met=False))
     return [
         *results,
         *(
@@ -85,7 +85,7 @@ def _results(
                 name_of(figures.partitions, f"{step}: {why}"),
                 0,
                 "",
-                bound="measured",
+                target="measured",
                 met=False,
             )
             for step, why in figures.problems.items()

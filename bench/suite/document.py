@@ -36,7 +36,7 @@ def content(
     - `form`, `settings`: `full`, `quick`, or `custom` if a setting differs; all settings by the
       names of the options.
     - `results`: the rows of the table, each with its `part`.
-    - `not_met`: names of the results beyond their bounds; with any, the exit status is 1.
+    - `not_met`: names of the results that missed their targets; with any, the exit status is 1.
     - `seconds`: the duration of each part.
     - `measured`: for each part, the `commit` (with a + if files differed), the version of `python`,
       and the time of its end (`at`, UTC).
@@ -71,6 +71,10 @@ def content(
 def read(path: Path) -> Mapping[str, Any]:
     """Returns the content of the file; empty if it does not exist."""
     found: Mapping[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    for row in found.get("results", ()):
+        # Earlier versions wrote the target by another name.
+        if "wanted" in row:
+            row["target"] = row.pop("wanted")
     return found
 
 
@@ -86,8 +90,7 @@ def results_of(document: Mapping[str, Any]) -> Mapping[str, Sequence[Measured]]:
     """Returns the results by part."""
     found: dict[str, list[Measured]] = {}
     for row in document["results"]:
-        values = {name: value for name, value in row.items() if name not in ("part", "wanted")}
-        result = Measured(**values, bound=row["wanted"])
+        result = Measured(**{name: value for name, value in row.items() if name != "part"})
         found.setdefault(row["part"], []).append(result)
     return found
 

@@ -25,11 +25,11 @@ def show(results: Sequence[Measured], console: Console, title: str) -> None:
 def _table(by_size: BySize, title: str) -> Table:
     table = Table(title=f"{title}: by partitions")
     table.add_column("result")
-    for column in (*(f"{size:,}" for size in by_size.sizes), "unit", "bound"):
+    for column in (*(f"{size:,}" for size in by_size.sizes), "unit", "target"):
         table.add_column(column, justify="right")
     for row in by_size.rows:
         cells = [_cell(row.by_size.get(size)) for size in by_size.sizes]
-        table.add_row(row.text, *cells, row.unit, row.bound)
+        table.add_row(row.text, *cells, row.unit, row.target)
     return table
 
 

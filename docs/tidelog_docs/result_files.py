@@ -30,6 +30,10 @@ DOCUMENTED = {
     "bench/spark_read/results.py": ("content", "reading_as_json"),
     "bench/spark_check/__main__.py": ("content",),
     "bench/spark_kills/results.py": ("content",),
+    "tests/model/__main__.py": ("to_report", "exploration"),
+    "tests/simulation/report.py": ("summary",),
+    "tests/mutants/__main__.py": ("Outcome.as_json",),
+    "tests/api_fuzz/tallies.py": ("Tallies.document", "Tally.as_json"),
     "tests/faults/result.py": ("Result.as_json",),
     "tests/faults/bug_hunt.py": ("report",),
 }

@@ -24,7 +24,7 @@ def main() -> int:
         fuzzer = asyncio.run(_fuzz(Path(directory), options.cases, options.seed))
     verdict = fuzzer.tallies.verdict(fuzzer.names, options.cases, LEAST_SUCCESSES)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    document = {"seed": options.seed, **fuzzer.tallies.document(), "verdict": verdict or ["ok"]}
+    document = fuzzer.tallies.document(options.seed, verdict)
     options.output.write_text(json.dumps(document, indent=2) + "\n")
     for line in verdict:
         say(line)

@@ -51,13 +51,13 @@ Case = AnyCase[Any]
 
 
 class Fuzzer:
-    """`told`: receives a line for each operation that is done."""
+    """`report`: receives a line for each operation that is done."""
 
     def __init__(
-        self, url: str, upkeep: Upkeep, seed: int, told: Callable[[str], object] = str
+        self, url: str, upkeep: Upkeep, seed: int, report: Callable[[str], object] = str
     ) -> None:
         self.tallies = Tallies()
-        self._told = told
+        self._report = report
         self._url = url
         self._upkeep = upkeep
         self._seed = seed
@@ -91,7 +91,7 @@ class Fuzzer:
             self._cases(operation, GenerationMode.NEGATIVE, quarter, self._send)
             self._cases(operation, GenerationMode.POSITIVE, of_each - half - quarter, self._send)
             tally = self.tallies.of[_name(operation)]
-            self._told(
+            self._report(
                 f"{_name(operation)}: {tally.cases} cases, {tally.successes} successes, "
                 f"{tally.server_errors} server errors"
             )

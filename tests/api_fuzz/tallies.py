@@ -24,6 +24,20 @@ class Tally:
         self.server_errors += status >= 500
         self.by_status[status] += 1
 
+    def as_json(self) -> dict[str, object]:
+        """Returns the keys of an operation.
+
+        - `cases`, `successes`, `server_errors`: how many requests were sent, how many of them
+          succeeded (2xx), and how many had a status of 500 or more.
+        - `by_status`: how many had each status.
+        """
+        return {
+            "cases": self.cases,
+            "successes": self.successes,
+            "server_errors": self.server_errors,
+            "by_status": {str(s): n for s, n in sorted(self.by_status.items())},
+        }
+
 
 @dataclass(slots=True)
 class Tallies:
@@ -65,19 +79,22 @@ class Tallies:
             missing.append(f"{self.wrong_count} answers are not as the document has them")
         return missing + self.wrong
 
-    def document(self) -> dict[str, object]:
+    def document(self, seed: int, verdict: list[str]) -> dict[str, object]:
+        """Returns the keys of `out/api-fuzz.json`.
+
+        - `seed`, `cases`: the seed of the cases, and their number.
+        - `server_errors`: the number of answers with a status of 500 or more.
+        - `not_as_documented`, `wrong`: the number of answers that the OpenAPI document does not
+          allow, and the first of them.
+        - `operations`: the results by operation.
+        - `verdict`: `ok`, or what is missing or failed.
+        """
         return {
+            "seed": seed,
             "cases": self.cases,
             "server_errors": self.server_errors,
             "not_as_documented": self.wrong_count,
             "wrong": self.wrong,
-            "operations": {
-                name: {
-                    "cases": tally.cases,
-                    "successes": tally.successes,
-                    "server_errors": tally.server_errors,
-                    "by_status": {str(s): n for s, n in sorted(tally.by_status.items())},
-                }
-                for name, tally in sorted(self.of.items())
-            },
+            "operations": {name: tally.as_json() for name, tally in sorted(self.of.items())},
+            "verdict": verdict or ["ok"],
         }

@@ -34,13 +34,13 @@ OWN_SERVICES = (*CONTROLLERS, *BROKERS, GATEWAY)
 T = TypeVar("T")
 
 
-def until(look: Callable[[], T], what: str, timeout_s: float) -> T:
-    """Returns the first true value of `look`; an exception counts as not yet."""
+def until(check: Callable[[], T], what: str, timeout_s: float) -> T:
+    """Returns the first true value of `check`; an exception counts as not yet."""
     deadline = time.monotonic() + timeout_s
     seen: object = "nothing yet"
     while time.monotonic() < deadline:
         try:
-            if found := look():
+            if found := check():
                 return found
             seen = found
         except (EngineError, httpx.HTTPError, LookupError, ValueError) as error:
@@ -140,12 +140,12 @@ class Stack:
             found = {service: self.health(service) for service in services}
             return {service: health for service, health in found.items() if health != "healthy"}
 
-        def look() -> bool:
+        def check() -> bool:
             if found := unwell():
                 raise LookupError(str(found))
             return True
 
-        until(look, "every health check is answered well", timeout_s)
+        until(check, "every health check is answered well", timeout_s)
 
     def inside(self, service: str, *command: str) -> tuple[int, str]:
         """Exit status and output."""
@@ -179,13 +179,13 @@ class Stack:
     def wait_whole(self, topic: str, timeout_s: float) -> None:
         """Waits until every partition has a leader and all replicas in sync."""
 
-        def look() -> bool:
+        def check() -> bool:
             unwell = [p for p in self.partitions(topic) if p["health"] != "ok"]
             if unwell:
                 raise LookupError(str([(p["partition"], p["health"]) for p in unwell]))
             return True
 
-        until(look, f"all replicas of {topic} are in sync", timeout_s)
+        until(check, f"all replicas of {topic} are in sync", timeout_s)
 
     def save_logs(self, directory: Path) -> None:
         """Saves the logs of every container."""

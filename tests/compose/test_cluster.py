@@ -144,7 +144,7 @@ def test_the_other_controller_becomes_active_when_one_is_killed(stack: Stack, to
         now = stack.get("/v1/cluster")["controller"]
         return bool(now and now["controller_epoch"] > active["controller_epoch"])
 
-    until(another, "another controller reigns", FAILOVER_TIMEOUT_S)
+    until(another, "another controller is active", FAILOVER_TIMEOUT_S)
     stack.post("/v1/topics", {"topic": "made-by-the-other", "partitions": 1})
     stack.start(name)
     stack.wait_healthy([name], WHOLE_TIMEOUT_S)

@@ -32,13 +32,13 @@ def jobs(stack: Stack) -> Iterator[Stack]:
 
 def test_the_archive_has_every_record_of_the_log(jobs: Stack) -> None:
     def all_are_archived() -> bool:
-        said = jobs.compose(
+        output = jobs.compose(
             *("run", "--rm", "-T", "pipeline", "archive", "reconcile", "--output", OUTPUT),
             timeout_s=JOB_TIMEOUT_S,
         )
-        counted = re.findall(rf"^{TOPIC}/\d+\b.*: (\d+) records in the log", said, re.MULTILINE)
+        counted = re.findall(rf"^{TOPIC}/\d+\b.*: (\d+) records in the log", output, re.MULTILINE)
         if sum(map(int, counted)) != RECORDS:
-            raise LookupError(said)
+            raise LookupError(output)
         return True
 
     until(all_are_archived, f"{RECORDS} records are archived", ARCHIVED_TIMEOUT_S)

@@ -12,31 +12,33 @@ import httpx
 from integration.waiting import until
 
 
-async def until_partition(rest: httpx.AsyncClient, name: str, **wanted: object) -> None:
+async def until_partition(rest: httpx.AsyncClient, name: str, **expected: object) -> None:
     """`name`: for example "sea/0"."""
     topic, _, number = name.rpartition("/")
 
-    async def look() -> bool:
+    async def check() -> bool:
         answer = (await rest.get(f"/v1/topics/{topic}/partitions/{number}")).json()
-        return wanted == {field: answer[field] for field in wanted}
+        return expected == {field: answer[field] for field in expected}
 
-    await until(look, f"{name} is told with {wanted}")
+    await until(check, f"{name} has {expected}")
 
 
 async def until_partitions(rest: httpx.AsyncClient, topic: str, count: int) -> list[dict[str, Any]]:
     """All partitions, once there are so many."""
 
-    async def look() -> list[dict[str, Any]]:
+    async def check() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (await rest.get(f"/v1/topics/{topic}/partitions")).json()[
             "items"
         ]
         return found if len(found) == count else []
 
-    return await until(look, f"{topic} has {count} partitions")
+    return await until(check, f"{topic} has {count} partitions")
 
 
-async def until_replicas(rest: httpx.AsyncClient, topic: str, wanted: list[list[int]]) -> None:
-    async def look() -> bool:
-        return [p["replicas"] for p in await until_partitions(rest, topic, len(wanted))] == wanted
+async def until_replicas(rest: httpx.AsyncClient, topic: str, expected: list[list[int]]) -> None:
+    async def check() -> bool:
+        return [
+            p["replicas"] for p in await until_partitions(rest, topic, len(expected))
+        ] == expected
 
-    await until(look, f"{topic} has the replicas {wanted}")
+    await until(check, f"{topic} has the replicas {expected}")

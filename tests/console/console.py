@@ -73,7 +73,7 @@ class Console:
         """The result of a dry run."""
         return self.page.get_by_label("What it would do")
 
-    async def look(self) -> None:
+    async def dry_run(self) -> None:
         """Submits a form as a dry run."""
         await self.button("Show what it would do").click()
         await self.plan.wait_for()

@@ -27,7 +27,7 @@ async def test_a_dead_broker_is_shown_without_reloading(
     await cluster.kill(VICTIM)
     try:
         await expect(side.get_by_text("1 broker gone")).to_be_visible()
-        await _look_at_the_rest(console, sea)
+        await _check_other_pages(console, sea)
     finally:
         cluster.start_broker(VICTIM)
         await cluster.ready()
@@ -44,7 +44,7 @@ async def _fencing_dials(rest: httpx.AsyncClient) -> list[str]:
     return [event["details"].get("dial", "") for event in events if event["stage"] == "requested"]
 
 
-async def _look_at_the_rest(console: Console, topic: str) -> None:
+async def _check_other_pages(console: Console, topic: str) -> None:
     # The verdict and, once the services have answered, the finding begin with these words.
     verdict = console.page.get_by_role("main").get_by_text(f"Broker {VICTIM} is gone", exact=True)
     await expect(verdict).to_be_visible()
@@ -95,7 +95,7 @@ async def test_another_replica_is_made_leader(console: Console, rest: httpx.Asyn
     (await rest.post("/v1/topics", json=body)).raise_for_status()
     await console.open("topics/helm/0")
     await console.button("Change leader…").click()
-    await console.look()
+    await console.dry_run()
     await console.button("Transfer leadership").click()
     await expect(console.page.get_by_text("Broker 2 leads helm/0.")).to_be_visible()
     await until_partition(rest, "helm/0", leader=2)

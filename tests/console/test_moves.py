@@ -63,7 +63,7 @@ async def test_a_move_is_followed_to_its_end_and_reversed(
     await console.open("moves")
     await console.button("Move partitions…").click()
     await console.page.get_by_role("textbox").fill("drift/0 3,2\ndrift/1 3,1")
-    await console.look()
+    await console.dry_run()
     await expect(console.plan).to_contain_text("2 partitions would change replicas")
     await console.button("Begin to move").click()
     await console.follow()
@@ -136,7 +136,7 @@ async def test_the_throttle_is_set_and_shown(console: Console, rest: httpx.Async
     await console.open("moves")
     await console.page.get_by_label("Throttle").get_by_role("button").click()
     await console.page.get_by_label("Bytes a second").fill("5")
-    await console.look()
+    await console.dry_run()
     await console.button("Set it").click()
     await expect(console.page.get_by_text("at most 5.0 MiB a second")).to_be_visible()
     assert (await rest.get("/v1/throttle")).json()["bytes_per_second"] == 5 << 20
@@ -151,7 +151,7 @@ async def test_each_partition_of_a_topic_gets_more_replicas(
     await console.open("topics/fog")
     await console.button("Replicas…").click()
     await console.page.get_by_label("Replicas of each partition").fill("3")
-    await console.look()
+    await console.dry_run()
     await expect(console.plan).to_contain_text("4 replicas would be copied")
     await console.button(
         "Begin",
@@ -173,7 +173,7 @@ async def test_a_plan_that_changed_since_it_was_shown_is_rejected_and_shown_agai
     await console.open("topics/spume")
     await console.button("Replicas…").click()
     await console.page.get_by_label("Replicas of each partition").fill("2")
-    await console.look()
+    await console.dry_run()
     await expect(console.plan).to_contain_text("2 partitions would change replicas")
 
     more = {"partitions": 3, "assignment": [[3]]}
@@ -182,7 +182,7 @@ async def test_a_plan_that_changed_since_it_was_shown_is_rejected_and_shown_agai
     await expect(console.dialog.get_by_role("alert")).to_contain_text("the cluster has changed")
     await expect(console.plan).to_have_count(0)
     await until_replicas(rest, "spume", [[1], [2], [3]])
-    await console.look()
+    await console.dry_run()
     await expect(console.plan).to_contain_text("3 partitions would change replicas")
     # The browser logs the rejected request itself.
     console.faults[:] = [fault for fault in console.faults if "/v1/topics/spume" not in fault]
@@ -202,7 +202,7 @@ async def test_a_new_broker_is_added_and_drained_again(
 
     await console.button("Add brokers…").click()
     await expect(console.dialog.get_by_role("checkbox", checked=True)).to_have_value(str(new))
-    await console.look()
+    await console.dry_run()
     shares = console.plan.get_by_role("table", name="Brokers before and after")
     await expect(shares.get_by_role("row").last).to_contain_text("+")
     assert (await broker(rest, new))["replicas"] == 0
@@ -216,7 +216,7 @@ async def test_a_new_broker_is_added_and_drained_again(
     await expect(row).to_contain_text("running")
     await console.button(f"Remove broker {new}").click()
     await expect(console.dialog.get_by_role("checkbox", checked=True)).to_have_value(str(new))
-    await console.look()
+    await console.dry_run()
     await expect(console.plan).to_contain_text(f"−{held}")
     await console.button("Begin to drain").click()
     await console.follow()

@@ -30,10 +30,10 @@ NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 # How long brokers may take to describe their logs while a user waits for the dialog.
 LOOK_AT_RECOVERY_MS = 5_000
-LOOK_SECONDS = 0.2
+CHECK_PAUSE_SECONDS = 0.2
 # The status of the whole page; parts of it have their own in small letters.
 AS_OF = re.compile(r"^As of \d")
-MAX_LOOKS = 500
+MAX_CHECKS = 500
 # Makes the page see its tab as hidden, or as visible again.
 _TURN = """(hidden) => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
@@ -65,12 +65,12 @@ class Scene:
         usage: Usage = self.gateway.app.state.gateway.usage
         return usage.streams
 
-    async def until_streams(self, wanted: int) -> None:
-        for _ in range(MAX_LOOKS):
-            if self.streams == wanted:
+    async def until_streams(self, expected: int) -> None:
+        for _ in range(MAX_CHECKS):
+            if self.streams == expected:
                 return
-            await asyncio.sleep(LOOK_SECONDS)
-        pytest.fail(f"{self.streams} streams are open, and not {wanted}")
+            await asyncio.sleep(CHECK_PAUSE_SECONDS)
+        pytest.fail(f"{self.streams} streams are open, and not {expected}")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -90,7 +90,7 @@ async def test_brokers_that_have_yet_to_start_their_replicas_are_named(scene: Sc
     await console.open("topics")
     await console.button("Create topic").click()
     await console.page.get_by_label("Name").fill("slack")
-    await console.look()
+    await console.dry_run()
     await console.button("Create it").click()
     behind = "Topic slack is created. Broker 3 has yet to start its replicas."
     await expect(console.page.get_by_role("status").get_by_text(behind)).to_be_visible()
@@ -103,8 +103,8 @@ async def test_a_partition_is_found_among_many_that_have_no_leader(scene: Scene)
     await scene.console.open(f"topics/sea/{last}")
     await scene.console.button("Recover…").click()
     await expect(scene.console.dialog).to_contain_text("The partition waits for broker 1 or 2")
-    looked = ("describe_recovery", ("sea", [last], LOOK_AT_RECOVERY_MS))
-    assert looked in [call[:2] for call in scene.cluster.admin.calls]
+    described = ("describe_recovery", ("sea", [last], LOOK_AT_RECOVERY_MS))
+    assert described in [call[:2] for call in scene.cluster.admin.calls]
 
 
 WITHOUT_CONTROLLER = TidelogError(
@@ -186,7 +186,7 @@ async def test_partitions_are_added_where_the_plan_showed(scene: Scene) -> None:
     await console.open("topics/sea")
     await console.button("Partitions…").click()
     await console.page.get_by_label("Partitions in all").fill("7")
-    await console.look()
+    await console.dry_run()
     await expect(console.plan).to_contain_text("sea/6")
     await console.button("Add them").click()
     added = "sea has 7 partitions. Broker 3 has yet to start its replicas."
@@ -232,7 +232,7 @@ async def test_a_scrub_begins_on_the_brokers_that_were_chosen(scene: Scene) -> N
     await console.open("brokers")
     await console.button("Scrub now…").click()
     await console.dialog.get_by_label("At full rate").check()
-    await console.look()
+    await console.dry_run()
     await expect(console.plan).to_contain_text("replace the pass in progress on broker 1")
     assert not any(begin for _, begin, _ in scrub.calls)
     await console.button("Scrub now").click()

@@ -59,10 +59,10 @@ class Case(NamedTuple):
         """Raises what the test raises."""
         fixtures = {"harness": harness, "store": harness.store, "prefix": harness.prefix}
         test: Callable[..., Any] = getattr(self.owner(), self.name)
-        wanted = [name for name in inspect.signature(test).parameters if name in fixtures]
+        used = [name for name in inspect.signature(test).parameters if name in fixtures]
 
         async def main() -> None:
-            given = {name: fixtures[name] for name in wanted}
+            given = {name: fixtures[name] for name in used}
             await harness.loop.spawn(harness.process, test(**given, **self.arguments))
             await harness.loop.spawn(harness.process, harness.close())
 

@@ -36,11 +36,11 @@ async def batches_of(cluster: LocalCluster, topic: str) -> list[FetchedBatch]:
         await consumer.assign_topic(topic)
         ends = await consumer.end_offsets(consumer.assignment)
 
-        async def look() -> bool:
+        async def check() -> bool:
             batches.extend(await consumer.poll_batches())
             return all((consumer.position(p) or 0) >= end for p, end in ends.items())
 
-        await until(look, f"{topic} is read to its end")
+        await until(check, f"{topic} is read to its end")
     return batches
 
 

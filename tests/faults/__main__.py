@@ -73,12 +73,12 @@ def _keep_runs(directory: Path, kept: Path) -> None:
 
 
 async def _faults(options: argparse.Namespace, seed: int, directory: Path) -> int:
-    asyncio.get_running_loop().set_exception_handler(_heard)
+    asyncio.get_running_loop().set_exception_handler(_handle_exception)
     async with _clusters(options, directory) as (impossible, clusters):
         return await _prove(options, seed, directory, impossible, clusters)
 
 
-def _heard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A failed request to a broker that is down is expected, also if its caller no longer waits."""
     if not isinstance(context.get("exception"), UnreachableError):
         loop.default_exception_handler(context)

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from faults.result import COUNTED
-from mutants.planted import all_mutants
-from mutants.tree import ROOT, environment, planted
+from mutants.planted_bugs import all_mutants
+from mutants.tree import ROOT, environment, planted_tree
 
 # Each bug with the step that triggers it.
 PLANTED = {
@@ -29,7 +29,7 @@ PLANTED = {
     "ack-from-log-end": "lagging_follower",
     "serve-uncommitted": "lagging_follower",
     "forget-producers-at-failover": "kill_leader",
-    "count-shrink-before-store": "untold_shrink",
+    "count-shrink-before-store": "unreported_shrink",
 }
 OUT = Path("out/faults-planted.json")
 PARTIAL_OUT = Path("out/faults-planted.partial.json")
@@ -103,7 +103,7 @@ def _hunts(names: Sequence[str], strike: Strike, has_time: HasTime) -> dict[str,
     by_name = {mutant.name: mutant for mutant in all_mutants()}
     hunts = {}
     for name in names:
-        with planted(by_name[name]) as tree:
+        with planted_tree(by_name[name]) as tree:
             hunts[name] = hunt(tree, PLANTED[name], strike, has_time)
         _print(f"{name:34} {_found(hunts[name]) or 'SURVIVES'}")
     return hunts

@@ -103,7 +103,7 @@ def _crash(seen: Circumstances) -> Bound:
     at once, and only the min ISR of two delays writes."""
     if seen.is_fence_ignored:
         limit = seen.timings.lease_ms + AFTER_LEASE_OF_A_CRASH_MS
-        return Bound(limit, "lease time + 2 s: the controller told of removals of late")
+        return Bound(limit, "lease time + 2 s: the controller reported recent removals")
     return Bound(CRASH_SHOWN_MS, "1 s, where the connection's end shows a crash")
 
 
@@ -211,7 +211,7 @@ KINDS: dict[str, Kind] = {
     "delay_clients": Kind(Ability.CLIENT_RELAY, 8, "all clients, 100 ms each way", strikes=0),
     "cut_off_clients": Kind(Ability.CLIENT_RELAY, 5, "all clients, from the busiest leader"),
     "hang_answers": Kind(Ability.CLIENT_RELAY, 4, "clients, to which a leader's answers hang"),
-    "delay_services": Kind(Ability.SERVICE_RELAY, 8, "all who ask a leader, 100 ms each way"),
+    "delay_services": Kind(Ability.SERVICE_RELAY, 8, "every request to a leader, 100 ms each way"),
     # Disks. Below the min ISR nothing is written, so that a full disk has nothing to reject.
     "fill_disk": Kind(Ability.FULL_DISK, 8, "the busiest leader's disk", _disk_full, spares=1),
     "flip_bit": Kind(

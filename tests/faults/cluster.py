@@ -28,7 +28,7 @@ class ClusterFailedError(Exception):
 class LogSince(Protocol):
     """The log of a service from now on."""
 
-    async def told_ms(self, kind: str, topic: str = "") -> list[int]:
+    async def logged_ms(self, kind: str, topic: str = "") -> list[int]:
         """The wall-clock times at which the service logged state changes of a kind, of one topic or
         of all."""
 
@@ -90,7 +90,7 @@ class Processes(Protocol):
 
     async def resume(self, service: str) -> None: ...
 
-    async def life(self, service: str) -> str:
+    async def incarnation(self, service: str) -> str:
         """Identifies the running process: a restarted one has another value. Empty: none runs."""
 
     async def is_stopped(self, service: str) -> bool:

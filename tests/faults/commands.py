@@ -38,6 +38,6 @@ async def run_command(
             f"{' '.join(command)} did not end within {timeout_s:g} s"
         ) from None
     if process.returncode:
-        said = errors.decode(errors="replace").strip() or out.decode(errors="replace").strip()
-        raise ClusterFailedError(f"{' '.join(command)} ended with {process.returncode}: {said}")
+        output = errors.decode(errors="replace").strip() or out.decode(errors="replace").strip()
+        raise ClusterFailedError(f"{' '.join(command)} ended with {process.returncode}: {output}")
     return out.decode(errors="replace")

@@ -67,7 +67,7 @@ class NotingConnections:
     def now_ms(self) -> int:
         return self._now_ms()
 
-    def metadata_told(self, answer: broker_pb2.MetadataResponse) -> None:
+    def metadata_received(self, answer: broker_pb2.MetadataResponse) -> None:
         self.broker_ids.update({broker.address: broker.broker_id for broker in answer.brokers})
 
     def sent(self, request: broker_pb2.ProduceRequest) -> dict[TopicPartition, bool]:
@@ -94,15 +94,15 @@ class NotingConnections:
                 batches[partition], answered.leader_epoch, answered.base_offset, broker_id
             )
 
-    def asks(self, request: object) -> str:
+    def invoked(self, request: object) -> str:
         """In the history each request is a client of its own, because several are in flight."""
         self._questions += 1
         request_id = f"{self._client}, question {self._questions}"
         now_ms = self._now_ms()
         self._write(
             [
-                HighWatermarkInvoked(now_ms, request_id, *asked.partition)
-                for asked in ends_asked(request)
+                HighWatermarkInvoked(now_ms, request_id, *end.partition)
+                for end in ends_asked(request)
             ]
         )
         return request_id
@@ -157,7 +157,7 @@ class _NotingBroker:
         if now_ms < self._next_reading_ms:
             return await self._inner.fetch(request, timeout_ms)
         self._next_reading_ms = now_ms + READING_INTERVAL_MS
-        request_id = self._notes.asks(request)
+        request_id = self._notes.invoked(request)
         answer = await self._inner.fetch(request, timeout_ms)
         self._notes.answered(request_id, request, answer)
         return answer
@@ -165,7 +165,7 @@ class _NotingBroker:
     async def list_offsets(
         self, request: broker_pb2.ListOffsetsRequest, timeout_ms: int
     ) -> broker_pb2.ListOffsetsResponse:
-        request_id = self._notes.asks(request)
+        request_id = self._notes.invoked(request)
         answer = await self._inner.list_offsets(request, timeout_ms)
         self._notes.answered(request_id, request, answer)
         return answer
@@ -174,7 +174,7 @@ class _NotingBroker:
         self, request: broker_pb2.MetadataRequest, timeout_ms: int
     ) -> broker_pb2.MetadataResponse:
         answer = await self._inner.metadata(request, timeout_ms)
-        self._notes.metadata_told(answer)
+        self._notes.metadata_received(answer)
         return answer
 
     async def init_producer_id(

@@ -43,7 +43,7 @@ from faults.container_second import BROKER_PORT, ContainerSecond, read_log, remo
 from faults.local_cluster import state_of
 from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
-from faults.service_logs import told_ms
+from faults.service_logs import logged_ms
 from faults.small_disks import SmallDisk, make_data_dir, why_no_small_disks
 from tidelog.client.service_round import Identity
 from tidelog.inspection.explain.observation import BROKER, CONTROLLER
@@ -110,7 +110,7 @@ class Containers:
         self._own_relays: dict[str, SharedRelay] = {}
         self._fault_numbers = count(1)
         self._second_number = -1
-        self._asked_to_end: set[str] = set()
+        self._ended_on_purpose: set[str] = set()
         self._program: list[str] = []
         self._ids: dict[str, str] = {}
         # The published ports must differ from those of another cluster on this machine.
@@ -289,12 +289,12 @@ class Containers:
     # -- processes -------------------------------------------------------------------------
 
     async def kill(self, service: str) -> None:
-        self._asked_to_end.add(service)
+        self._ended_on_purpose.add(service)
         await run_command(["docker", "kill", self._ids[service]])
         await self._wait_for_end(service)
 
     async def terminate(self, service: str) -> bool:
-        self._asked_to_end.add(service)
+        self._ended_on_purpose.add(service)
         await run_command(["docker", "stop", "--time", str(STOP_TIMEOUT_S), self._ids[service]])
         # If it had to be killed after all, the status is that of SIGKILL.
         return bool((await self._inspect(service))["State"]["ExitCode"] == 0)
@@ -304,7 +304,7 @@ class Containers:
 
     async def start_again(self, service: str) -> None:
         await run_command(["docker", "start", self._ids[service]])
-        self._asked_to_end.discard(service)
+        self._ended_on_purpose.discard(service)
         # Its address may have changed.
         for relays in (self._relays, self._own_relays):
             if service in relays:
@@ -325,7 +325,7 @@ class Containers:
     async def _signal(self, service: str, signal: str) -> None:
         await run_command(["docker", "kill", "--signal", signal, self._ids[service]])
 
-    async def life(self, service: str) -> str:
+    async def incarnation(self, service: str) -> str:
         state = (await self._inspect(service))["State"]
         return f"{state['Pid']} since {state['StartedAt']}" if state["Running"] else ""
 
@@ -342,7 +342,7 @@ class Containers:
         ended = []
         for service in SERVICES:
             state = (await self._inspect(service))["State"]
-            if state["Status"] in ENDED and service not in self._asked_to_end:
+            if state["Status"] in ENDED and service not in self._ended_on_purpose:
                 ended.append(f"{service} (exit status {state['ExitCode']})")
         return ended
 
@@ -433,10 +433,10 @@ class Containers:
             found = status["Status"]
             if found.get("leader") and found["leader"] == found["header"]["member_id"]:
                 return member
-        raise ClusterFailedError("no etcd member says that it leads")
+        raise ClusterFailedError("no etcd member reports that it leads")
 
     async def kill_all_etcd(self) -> int:
-        running = [member for member in ETCD_MEMBERS if await self.life(member)]
+        running = [member for member in ETCD_MEMBERS if await self.incarnation(member)]
         await asyncio.gather(*(self.kill(member) for member in running))
         return len(running)
 
@@ -455,10 +455,10 @@ class _LogSince:
         self._container = container
         self._since = asyncio.get_running_loop().time()
 
-    async def told_ms(self, kind: str, topic: str = "") -> list[int]:
+    async def logged_ms(self, kind: str, topic: str = "") -> list[int]:
         ago_s = asyncio.get_running_loop().time() - self._since
         lines = await read_log(self._container, "--since", f"{ago_s:.3f}s")
-        return told_ms(lines, kind, topic)
+        return logged_ms(lines, kind, topic)
 
 
 def _port(service: str) -> int:

@@ -92,7 +92,7 @@ class ServiceRelay:
             env={**os.environ, "PYTHONPATH": str(TESTS)},
         )
         # The relay prints its counts when it listens, and after each `Manner`.
-        await self._heard()
+        await self._read_counts()
         await self._behave()
         await self._rules.begin()
 
@@ -115,9 +115,9 @@ class ServiceRelay:
         assert self._relay is not None
         assert self._relay.stdin is not None
         self._relay.stdin.write(json.dumps(asdict(self._manner)).encode() + b"\n")
-        await self._heard()
+        await self._read_counts()
 
-    async def _heard(self) -> None:
+    async def _read_counts(self) -> None:
         assert self._relay is not None
         assert self._relay.stdout is not None
         line = await self._relay.stdout.readline()

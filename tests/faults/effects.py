@@ -35,10 +35,10 @@ class Rule(NamedTuple):
     after: bool = False
 
 
-_ENDED = Rule("lives_ended", 1, "processes that ended and came back as others", after=True)
+_ENDED = Rule("processes_ended", 1, "processes that ended and came back as others", after=True)
 _STOPPED = Rule("seen_stopped", 1, "the kernel calls the process stopped")
 _LOST = Rule("packets_lost", 1, "packets that the rules took away, as they count them")
-_CLEAN = Rule("clean_ends", 1, "processes that ended with status 0 when asked to", after=True)
+_CLEAN = Rule("clean_ends", 1, "processes that ended with status 0 on request", after=True)
 _OTHER_ACTIVE = Rule("other_active", 1, "another controller became the active one")
 _REJECTED = Rule(
     "starts_rejected", 1, "the second process ended, for the id belongs to another directory"
@@ -53,7 +53,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "kill_controller": (_ENDED, _OTHER_ACTIVE),
     "stop_controller": (_ENDED, _CLEAN, _OTHER_ACTIVE),
     "pause_controller": (_STOPPED,),
-    "restart_all_brokers": (Rule("lives_ended", 3, "all brokers ended and came back", after=True),),
+    "restart_all_brokers": (
+        Rule("processes_ended", 3, "all brokers ended and came back", after=True),
+    ),
     "start_second_process": (_REJECTED,),
     "start_copied_process": (
         Rule("waits_reported", 1, "the second process waits for the registration of the first"),
@@ -62,7 +64,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "take_over_by_copy": (
         _STOPPED,
         Rule("registrations", 1, "the second process took the id"),
-        Rule("not_intact_reported", 1, "and said that its directory is not intact"),
+        Rule("not_intact_reported", 1, "and reported that its directory is not intact"),
     ),
     "cut_off_leader": (_LOST,),
     "cut_follower": (_LOST,),
@@ -84,22 +86,22 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("least_delay_ms", DELAY_SEEN_MS, "the least that any of them was late"),
     ),
     "fill_disk": (
-        Rule("refusals_told", 1, "the broker told that its disk takes no more"),
+        Rule("refusals_logged", 1, "the broker logged that its disk is full"),
         Rule("leads_none", 1, "it leads no partition of the topic any more, while it is full"),
     ),
     "flip_bit": (
-        Rule("lives_ended", 1, "the broker was down meanwhile", after=True),
-        Rule("damage_told", 1, "the broker found the damage by its checksum", after=True),
+        Rule("processes_ended", 1, "the broker was down meanwhile", after=True),
+        Rule("damage_logged", 1, "the broker found the damage by its checksum", after=True),
     ),
     "flip_byte_of_leader": (
-        Rule("damage_told", 1, "the scrub of the running leader found the damage"),
-        Rule("repairs_told", 1, "its replica was repaired by the new leader", after=True),
+        Rule("damage_logged", 1, "the scrub of the running leader found the damage"),
+        Rule("repairs_logged", 1, "its replica was repaired by the new leader", after=True),
     ),
     "kill_etcd_member": (_MEMBERS,),
     "kill_etcd_leader": (_MEMBERS, Rule("other_etcd_leader", 1, "another member leads")),
     "kill_all_etcd": (
         Rule("all_ended", 1, "no member of etcd went on"),
-        Rule("store_lost_told", 1, "services told that it is away"),
+        Rule("store_losses_logged", 1, "services logged that the store is lost"),
     ),
     "skew_clock": (Rule("skew_s", SKEW_SEEN_S, "how far the leader's stamps are off"),),
 }
@@ -107,10 +109,10 @@ assert RULES.keys() == KINDS.keys(), "every kind has its effect"
 
 
 class StoryRule(NamedTuple):
-    """After each fault of the kind `after`, brokers log an event of the kind `told` before the next
-    fault of that kind."""
+    """After each fault of the kind `after`, brokers log an event of the kind `logged`, before the
+    next fault of that kind."""
 
-    told: Kind
+    logged: Kind
     after: str
     shows: str
 
@@ -125,24 +127,25 @@ STORY_RULES: dict[str, StoryRule] = {
 }
 
 
-def lacking_of_story(step: Step, told: int) -> list[str]:
-    """`told`: after how many faults of the story brokers logged its effect."""
+def lacking_of_story(step: Step, logged: int) -> list[str]:
+    """`logged`: after how many faults of the story brokers logged its effect."""
     rule = STORY_RULES.get(step.name)
     if rule is None:
         return []
     least = sum(fault.times for fault in step.faults if fault.kind == rule.after)
-    if told >= least:
+    if logged >= least:
         return []
     return [
-        f"{rule.told.value} was told after {told} of {least} times of {rule.after} ({rule.shows})"
+        f"{rule.logged.value} was logged after {logged} of {least} times of {rule.after} "
+        f"({rule.shows})"
     ]
 
 
-def told_after(begins_ms: Sequence[int], told_ms: Sequence[int]) -> int:
+def logged_after(begins_ms: Sequence[int], logged_ms: Sequence[int]) -> int:
     """How many of these beginnings have a log line of the effect before the next beginning."""
     ends = [*begins_ms[1:], inf]
     return sum(
-        any(begin <= at < end for at in told_ms)
+        any(begin <= at < end for at in logged_ms)
         for begin, end in zip(begins_ms, ends, strict=False)
     )
 

@@ -11,7 +11,7 @@ from functools import partial
 from beside import beside
 from faults.cluster import Cluster
 from faults.connections import routed
-from faults.explanations import SERIOUS, Asked
+from faults.explanations import SERIOUS, TimedExplanation
 from faults.explicable import LASTING
 from faults.load import now_ms
 from tidelog.client.explain_requests import explain_cluster
@@ -20,21 +20,21 @@ from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import Scope
 
-ASK_PAUSE_S = 1.0
+REQUEST_PAUSE_S = 1.0
 ANSWER_MS = 1_000
 # Beyond all timeouts of the product.
-ASK_TIMEOUT_S = 15.0
+REQUEST_TIMEOUT_S = 15.0
 # Repeated elections count as over after 45 s without another.
 WELL_TIMEOUT_S = 90.0
 
 
 class ExplainWatch:
-    """`asks`: the explanations in the order of their requests."""
+    """`explanations`: the explanations in the order of their requests."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._rng = random.Random()
-        self.asks: list[Asked] = []
+        self.explanations: list[TimedExplanation] = []
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -44,15 +44,15 @@ class ExplainWatch:
 
     async def _watch(self) -> None:
         while True:
-            await self._ask()
-            await asyncio.sleep(ASK_PAUSE_S)
+            await self._request()
+            await asyncio.sleep(REQUEST_PAUSE_S)
 
     async def until_well(self) -> str:
         """The findings that remain when the time is up. Empty: the cluster is healthy, except for
         findings that last by design."""
         deadline_ms = now_ms() + round(WELL_TIMEOUT_S * 1000)
         while True:
-            answer = await self._ask()
+            answer = await self._request()
             serious = [
                 finding
                 for finding in answer.findings
@@ -61,10 +61,10 @@ class ExplainWatch:
             if not serious and not answer.problem:
                 return ""
             if now_ms() >= deadline_ms:
-                return answer.said
-            await asyncio.sleep(ASK_PAUSE_S)
+                return answer.text
+            await asyncio.sleep(REQUEST_PAUSE_S)
 
-    async def _ask(self) -> Asked:
+    async def _request(self) -> TimedExplanation:
         """Requests an explanation from the first service that answers, in a random order: all
         services must give equally good explanations."""
         services = self._cluster.services
@@ -72,7 +72,7 @@ class ExplainWatch:
         addresses = self._rng.sample(list(services), len(services))
         begin_ms = now_ms()
         try:
-            async with asyncio.timeout(ASK_TIMEOUT_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 explained = await explain_cluster(
                     addresses,
                     Scope(),
@@ -82,10 +82,10 @@ class ExplainWatch:
                     dial=partial(_dial, routes),
                 )
         except (TidelogError, TimeoutError) as error:
-            answer = Asked(begin_ms, now_ms(), problem=str(error) or "it took too long")
+            answer = TimedExplanation(begin_ms, now_ms(), problem=str(error) or "it took too long")
         else:
-            answer = Asked(begin_ms, now_ms(), explained.findings)
-        self.asks.append(answer)
+            answer = TimedExplanation(begin_ms, now_ms(), explained.findings)
+        self.explanations.append(answer)
         return answer
 
 

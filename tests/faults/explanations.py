@@ -35,18 +35,18 @@ _AGE = re.compile(r"\(?\d[\d.,]* (ms|s|min|h)( \d+ (s|min))?( ago)?\)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TimedExplanation:
     """One explanation, and when it was requested and answered, by the monotonic clock.
 
     `problem`: why there was none; empty: there was one."""
 
-    asked_ms: int
+    requested_ms: int
     answered_ms: int
     findings: Sequence[Finding] = ()
     problem: str = ""
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         if self.problem:
             return f"no answer: {self.problem}"
         return "; ".join(f"{f.severity}: {f.summary}" for f in self.findings) or "all is well"
@@ -61,12 +61,13 @@ class Unexplained:
     target: str
     after_s: float
     missing: Sequence[str]
-    said: str
+    reported: str
 
     def __str__(self) -> str:
         return (
             f"{self.kind} on {self.target} in {self.step} was not explained after "
-            f"{self.after_s:.1f} s: none of {', '.join(self.missing)}; explain said: {self.said}"
+            f"{self.after_s:.1f} s: none of {', '.join(self.missing)}; explain reported: "
+            f"{self.reported}"
         )
 
 
@@ -88,7 +89,7 @@ class ExplainVerdict:
     """The explanations of a run. `counts`: by kind, how many strikes were explained, unexplained,
     too short, or of a kind that needs no explanation."""
 
-    asked: int = 0
+    requests: int = 0
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     unexplained: list[Unexplained] = field(default_factory=list)
     misblamed: list[Misblamed] = field(default_factory=list)
@@ -102,24 +103,28 @@ EXPLAINED, UNEXPLAINED, TOO_SHORT, NOTHING = "explained", "unexplained", "too_sh
 
 
 def judge_explanations(
-    asks: Sequence[Asked], steps: Sequence[DoneStep], earlier: Sequence[DoneStep] = ()
+    explanations: Sequence[TimedExplanation],
+    steps: Sequence[DoneStep],
+    earlier: Sequence[DoneStep] = (),
 ) -> ExplainVerdict:
-    """`asks`: in the order of their requests.
+    """`explanations`: in the order of their requests.
     `earlier`: the steps of earlier runs, whose cluster may be the same: some findings outlast the
     run of their fault."""
-    found = ExplainVerdict(asked=len(asks))
+    found = ExplainVerdict(requests=len(explanations))
     for done in steps:
         for fault in done.faults:
             counts = found.counts.setdefault(fault.kind, Counter())
             for strike in fault.strikes:
                 outcomes = [
-                    _judge(_right_for(expected, strike, done), strike, done, fault.kind, asks)
+                    _judge(
+                        _right_for(expected, strike, done), strike, done, fault.kind, explanations
+                    )
                     for expected in EXPLICABLE[fault.kind].expected
                 ]
                 bad = [outcome for outcome in outcomes if isinstance(outcome, Unexplained)]
                 found.unexplained += bad
                 counts[UNEXPLAINED if bad else _best(outcomes)] += 1
-    found.misblamed += _misblamed(asks, steps, earlier)
+    found.misblamed += _misblamed(explanations, steps, earlier)
     return found
 
 
@@ -137,44 +142,64 @@ def _right_for(expected: Expected, strike: Strike, done: DoneStep) -> Expected:
 
 
 def _judge(
-    expected: Expected, strike: Strike, done: DoneStep, kind: str, asks: Sequence[Asked]
+    expected: Expected,
+    strike: Strike,
+    done: DoneStep,
+    kind: str,
+    explanations: Sequence[TimedExplanation],
 ) -> Unexplained | str:
     begin_ms = strike.in_force.begin_ms + round(expected.grace_s * 1000)
     end_ms = done.window.end_ms if expected.lasts else strike.in_force.end_ms
     # An answer describes the state at some moment after the request.
-    due = [ask for ask in asks if begin_ms <= ask.asked_ms and ask.answered_ms <= end_ms]
-    is_named = _naming(expected, strike, asks)
+    due = [
+        explanation
+        for explanation in explanations
+        if begin_ms <= explanation.requested_ms and explanation.answered_ms <= end_ms
+    ]
+    is_named = _naming(expected, strike, explanations)
     if not due:
-        early = [ask for ask in asks if strike.in_force.begin_ms <= ask.asked_ms <= end_ms]
+        early = [
+            explanation
+            for explanation in explanations
+            if strike.in_force.begin_ms <= explanation.requested_ms <= end_ms
+        ]
         if any(map(is_named, early)):
             return EXPLAINED
         if end_ms - begin_ms < ANSWER_S * 1000:
             return TOO_SHORT
-    missed = [ask for ask in due if not is_named(ask)]
+    missed = [explanation for explanation in due if not is_named(explanation)]
     if due and (len(missed) < len(due) if expected.lasts else not missed):
         return EXPLAINED
-    after_s, said = expected.grace_s, "no answer came in time"
+    after_s, reported = expected.grace_s, "no answer came in time"
     if missed:
-        after_s = (missed[0].asked_ms - strike.in_force.begin_ms) / 1000
-        said = missed[0].said
-    return Unexplained(done.step.name, kind, strike.target, after_s, sorted(expected.causes), said)
+        after_s = (missed[0].requested_ms - strike.in_force.begin_ms) / 1000
+        reported = missed[0].text
+    return Unexplained(
+        done.step.name, kind, strike.target, after_s, sorted(expected.causes), reported
+    )
 
 
-def _naming(expected: Expected, strike: Strike, asks: Sequence[Asked]) -> Callable[[Asked], bool]:
+def _naming(
+    expected: Expected, strike: Strike, explanations: Sequence[TimedExplanation]
+) -> Callable[[TimedExplanation], bool]:
     """Whether an explanation names the cause. A lasting finding counts only if it is new since the
     strike."""
     earlier: set[tuple[str, ...]] = set()
     if expected.lasts:
-        before = [ask for ask in asks if ask.asked_ms < strike.begin_ms]
-        earlier = {_without_ages(f) for ask in before[-1:] for f in ask.findings}
+        before = [
+            explanation
+            for explanation in explanations
+            if explanation.requested_ms < strike.begin_ms
+        ]
+        earlier = {_without_ages(f) for explanation in before[-1:] for f in explanation.findings}
 
-    def is_named(ask: Asked) -> bool:
+    def is_named(explanation: TimedExplanation) -> bool:
         return any(
             finding.cause in expected.causes
             and (not expected.names_broker or f"broker-{finding.broker}" in strike.brokers)
             and (not expected.names_second or _names(finding, strike.second_place))
             and _without_ages(finding) not in earlier
-            for finding in ask.findings
+            for finding in explanation.findings
         )
 
     return is_named
@@ -191,32 +216,36 @@ def _without_ages(finding: Finding) -> tuple[str, ...]:
 
 
 def _misblamed(
-    asks: Sequence[Asked], steps: Sequence[DoneStep], earlier: Sequence[DoneStep]
+    explanations: Sequence[TimedExplanation], steps: Sequence[DoneStep], earlier: Sequence[DoneStep]
 ) -> Iterator[Misblamed]:
     """Each finding once for each step."""
     reported: set[tuple[str, str, int]] = set()
-    begin_ms = asks[0].asked_ms if asks else 0
-    for ask in asks:
-        during = [done for done in steps if _overlap(done.window, ask)]
+    begin_ms = explanations[0].requested_ms if explanations else 0
+    for explanation in explanations:
+        during = [done for done in steps if _overlap(done.window, explanation)]
         step = during[-1] if during else None
-        touched = _touched(during, ask)
-        begun = [done for done in steps if done.window.begin_ms <= ask.answered_ms]
-        before = _touched([*earlier, *begun], ask)
-        for finding in ask.findings:
+        touched = _touched(during, explanation)
+        begun = [done for done in steps if done.window.begin_ms <= explanation.answered_ms]
+        before = _touched([*earlier, *begun], explanation)
+        for finding in explanation.findings:
             excused = before if finding.cause in LASTING else touched
-            if not _blames_others(finding, excused) or _is_short_of_cpu(finding.broker, ask, asks):
+            if not _blames_others(finding, excused) or _is_short_of_cpu(
+                finding.broker, explanation, explanations
+            ):
                 continue
             key = (step.step.name if step else "", finding.cause, finding.broker)
             if key not in reported:
                 reported.add(key)
-                yield Misblamed(key[0], (ask.asked_ms - begin_ms) / 1000, finding.summary)
+                yield Misblamed(
+                    key[0], (explanation.requested_ms - begin_ms) / 1000, finding.summary
+                )
 
 
-def _overlap(window: Window, ask: Asked) -> bool:
-    return window.begin_ms <= ask.answered_ms and ask.asked_ms <= window.end_ms
+def _overlap(window: Window, explanation: TimedExplanation) -> bool:
+    return window.begin_ms <= explanation.answered_ms and explanation.requested_ms <= window.end_ms
 
 
-def _touched(steps: Sequence[DoneStep], ask: Asked) -> frozenset[str] | None:
+def _touched(steps: Sequence[DoneStep], explanation: TimedExplanation) -> frozenset[str] | None:
     """The brokers that faults of these steps had struck by then; None: all. Faults of clients touch
     none."""
     brokers: set[str] = set()
@@ -224,20 +253,22 @@ def _touched(steps: Sequence[DoneStep], ask: Asked) -> frozenset[str] | None:
         for fault in done.faults:
             if KINDS[fault.kind].needs is Ability.CLIENT_RELAY:
                 continue
-            begun = [s for s in fault.strikes if s.begin_ms <= ask.answered_ms]
+            begun = [s for s in fault.strikes if s.begin_ms <= explanation.answered_ms]
             if begun and fault.kind in STRIKE_ALL:
                 return None
             brokers.update(*(strike.brokers for strike in begun))
     return frozenset(brokers)
 
 
-def _is_short_of_cpu(broker: int, ask: Asked, asks: Sequence[Asked]) -> bool:
-    begin_ms = ask.asked_ms - SHORT_OF_CPU_S * 1000
-    end_ms = ask.answered_ms + SHORT_OF_CPU_S * 1000
+def _is_short_of_cpu(
+    broker: int, explanation: TimedExplanation, explanations: Sequence[TimedExplanation]
+) -> bool:
+    begin_ms = explanation.requested_ms - SHORT_OF_CPU_S * 1000
+    end_ms = explanation.answered_ms + SHORT_OF_CPU_S * 1000
     return any(
         finding.broker == broker and finding.cause in OF_THE_MACHINE
-        for other in asks
-        if begin_ms <= other.asked_ms <= end_ms
+        for other in explanations
+        if begin_ms <= other.requested_ms <= end_ms
         for finding in other.findings
     )
 

@@ -106,7 +106,7 @@ EXPLICABLE: dict[str, Explicable] = {
         (
             _one(
                 0.0,
-                "the registration of the second process says it",
+                "the registration of the second process reports it",
                 causes.DIRECTORY_NOT_INTACT,
                 causes.BROKER_ID_CONTESTED,
                 lasts=True,
@@ -161,14 +161,14 @@ EXPLICABLE: dict[str, Explicable] = {
         (
             _one(
                 4.0,
-                "the clock is set within 1 s, and heard with the next fetches",
+                "the clock is set within 1 s, and noticed with the next fetches",
                 causes.CLOCK_SKEW,
                 causes.CLOCK_IN_DOUBT,
             ),
         )
     ),
 }
-assert EXPLICABLE.keys() == KINDS.keys(), "of every kind it is said what explains it"
+assert EXPLICABLE.keys() == KINDS.keys(), "every kind has its explanation"
 
 # The causes that blame the broker which a finding names. Other causes name the broker that a person
 # should check first (the leader of a waiting partition), or the resource that the machine lacks

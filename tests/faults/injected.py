@@ -76,18 +76,18 @@ class InjectedFault:
 @dataclass(frozen=True, slots=True)
 class DoneStep:
     """`whole_s`: from the end of its last fault until the cluster was intact; None: not in time.
-    `told`: after how many of its faults the effect of the story was logged."""
+    `logged`: after how many of its faults the effect of the story was logged."""
 
     step: Step
     faults: Sequence[InjectedFault]
     window: Window
     whole_s: float | None
-    told: int = 0
+    logged: int = 0
 
     @property
     def lacks(self) -> list[str]:
         """The effect that its faults together did not have."""
-        return lacking_of_story(self.step, self.told)
+        return lacking_of_story(self.step, self.logged)
 
     @property
     def longest_whole_s(self) -> float | None:

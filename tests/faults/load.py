@@ -90,7 +90,7 @@ class Load:
         self._history = history
         self._series = Series()
         self._ending = asyncio.Event()
-        self._lives = 0
+        self._incarnations = 0
         # By partition, the acknowledged end.
         self._acknowledged: dict[TopicPartition, int] = {}
         # Set when every partition has accepted records.
@@ -126,9 +126,9 @@ class Load:
     async def _write(self, number: int, until: asyncio.Event) -> None:
         """A producer that fails for good is replaced by another one."""
         while not until.is_set():
-            self._lives += 1
-            life = self._lives
-            name = f"producer-{number}.{life}"
+            self._incarnations += 1
+            incarnation = self._incarnations
+            name = f"producer-{number}.{incarnation}"
             acknowledgers = Acknowledgers()
             connections = self._connections(name, acknowledgers)
             producer = Producer(
@@ -139,7 +139,7 @@ class Load:
                 connections=connections,
             )
             async with producer:
-                writer = _Writer(self, name, life, producer, acknowledgers)
+                writer = _Writer(self, name, incarnation, producer, acknowledgers)
                 await writer.run(self._partitions, until)
             await asyncio.sleep(RETRY_PAUSE_S)
 
@@ -292,10 +292,10 @@ async def _run(settings: LoadSettings) -> tuple[Series, list[ReaderSeen]]:
     with HistoryWriter(Path(settings.history)) as history:
         load = Load(settings, history)
         watching = asyncio.create_task(_until_stdin_ends(ended))
-        telling = asyncio.create_task(_report_ready(load))
+        reporting = asyncio.create_task(_report_ready(load))
         shown = await load.run(ended)
         watching.cancel()
-        telling.cancel()
+        reporting.cancel()
     return shown
 
 

@@ -172,7 +172,7 @@ class LocalProcesses:
     async def resume(self, service: str) -> None:
         self._process(service).resume()
 
-    async def life(self, service: str) -> str:
+    async def incarnation(self, service: str) -> str:
         pid = self._process(service).pid
         return "" if pid is None else str(pid)
 

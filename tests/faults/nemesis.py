@@ -13,14 +13,14 @@ from faults.effects import (
     is_yet_to_show,
     lacking,
     lacking_of_story,
-    told_after,
+    logged_after,
 )
 from faults.gaps import Window
 from faults.injected import DoneStep, InjectedFault, Strike
 from faults.kinds import INJECT, Active
 from faults.load import now_ms, wall_ahead_ms
 from faults.plan import BOUNCE_PAUSE_S, SETTLE_S, Fault, Step
-from faults.scene import NobodyThereError, Scene
+from faults.scene import NoTargetError, Scene
 from faults.verdict import WHOLE_AGAIN_S
 from tidelog.history import HistoryWriter, Nemesis
 
@@ -59,7 +59,7 @@ async def carry_out(
         )
         injected = [outcome for outcome in outcomes if isinstance(outcome, InjectedFault)]
         for fault, outcome in zip(step.faults, outcomes, strict=True):
-            if isinstance(outcome, (ClusterFailedError, NobodyThereError)):
+            if isinstance(outcome, (ClusterFailedError, NoTargetError)):
                 done.failed.append(f"{fault} in {step.name} was not injected: {outcome}")
             elif isinstance(outcome, BaseException):
                 raise outcome
@@ -75,14 +75,14 @@ async def carry_out(
         await asyncio.sleep(SETTLE_S - APART_S)
         window = Window(begin_ms, now_ms())
         await asyncio.sleep(APART_S)
-        told = await told_by_story(scene.topic, step, injected, logs)
-        for lack in lacking_of_story(step, told):
+        logged = await logged_by_story(scene.topic, step, injected, logs)
+        for lack in lacking_of_story(step, logged):
             say(f"  NO EFFECT: {lack}")
-        done.steps.append(DoneStep(step, injected, window, whole_s, told))
+        done.steps.append(DoneStep(step, injected, window, whole_s, logged))
     return done
 
 
-async def told_by_story(
+async def logged_by_story(
     topic: str, step: Step, injected: Sequence[InjectedFault], logs: Sequence[LogSince]
 ) -> int:
     """After how many faults of the step brokers logged its required effect, for this topic."""
@@ -90,9 +90,11 @@ async def told_by_story(
     if rule is None:
         return 0
     ahead_ms = wall_ahead_ms()
-    told_ms = [at - ahead_ms for log in logs for at in await log.told_ms(rule.told.value, topic)]
+    logged_ms = [
+        at - ahead_ms for log in logs for at in await log.logged_ms(rule.logged.value, topic)
+    ]
     begins_ms = [s.begin_ms for f in injected if f.kind == rule.after for s in f.strikes]
-    return told_after(sorted(begins_ms), told_ms)
+    return logged_after(sorted(begins_ms), logged_ms)
 
 
 async def inject(

@@ -34,7 +34,8 @@ class ReaderSeen(NamedTuple):
         if self.repositioned:
             # No planned fault causes an unclean election.
             found.append(
-                f"{self.name} was told {self.repositioned} times that what it had read is gone"
+                f"{self.name} was informed {self.repositioned} times that records that it had read "
+                "are gone"
             )
         return found
 

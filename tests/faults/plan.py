@@ -159,7 +159,7 @@ LAGGING_FOLLOWER = Step(
 # leader that commits without the follower loses records when it dies while the store still lists
 # the follower.
 UNTOLD_SHRINK = Step(
-    "untold_shrink",
+    "unreported_shrink",
     (
         Fault("kill_all_etcd", 0.0, 12.0),
         Fault("pause_follower", 1.0, 9.0),
@@ -248,11 +248,11 @@ def _once(kinds: Sequence[str], rng: random.Random, pace: Pace) -> list[Step]:
 
 def _only(kinds: Sequence[str], only: str) -> list[Step]:
     named = [alone(kind, USUAL) for kind in kinds] + _stories(kinds)
-    wanted = [step for step in named if step.name == only]
-    if not wanted and only != MIXED:
+    requested = [step for step in named if step.name == only]
+    if not requested and only != MIXED:
         known = ", ".join([*(step.name for step in named), MIXED])
         raise ValueError(f"{only!r} cannot be injected here; what can: {known}")
-    return wanted
+    return requested
 
 
 def _stories(kinds: Collection[str]) -> list[Step]:
@@ -263,10 +263,10 @@ def _repeated(
     kinds: Sequence[str], only: str, rng: random.Random, seconds: float, pace: Pace
 ) -> list[Step]:
     """Fills the rest of a run."""
-    wanted = _only(kinds, only) if only else []
+    requested = _only(kinds, only) if only else []
     steps: list[Step] = []
     while True:
-        step = wanted[0] if wanted else _mixed(_drawn(kinds, rng), rng, pace)
+        step = requested[0] if requested else _mixed(_drawn(kinds, rng), rng, pace)
         seconds -= step.expected_s
         if seconds < 0:
             return steps

@@ -14,7 +14,7 @@ from faults.injected import InjectedFault
 from faults.verdict import RunVerdict
 from tidelog.history import Anomaly
 
-# Requirements of a full proof; a shorter run proves less, and says so.
+# Requirements of a full proof; a shorter run proves less, and reports that.
 FULL_RUNS = 3
 FULL_MINUTES = 6.0
 FULL_KINDS = 12

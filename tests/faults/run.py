@@ -17,7 +17,7 @@ from faults.cluster import Cluster
 from faults.connections import routed
 from faults.drain import DrainError, drain
 from faults.explain_watch import ExplainWatch
-from faults.explanations import Asked
+from faults.explanations import TimedExplanation
 from faults.gaps import Window
 from faults.kinds.clock import PROBE_TOPIC_SUFFIX
 from faults.load import READY, LoadSettings, now_ms, wall_ahead_ms
@@ -90,7 +90,7 @@ async def run(
     observer = Observer()
     history = observer.watch(read_history(Path(settings.history)))
     report = await asyncio.to_thread(check_history, history)
-    (directory / "explanations.json").write_text(_asks_json(struck.asks))
+    (directory / "explanations.json").write_text(_as_json(struck.explanations))
     observed = observer.finish(struck.load.end_ms, _read_readers(settings))
     for reader in observed.readers:
         say(f"  {reader.name} heard of errors: {dict(reader.errors) or 'none'}")
@@ -108,7 +108,7 @@ async def run(
         cluster.timings,
         observed,
         unchecked=[*struck.done.failed, *struck.unchecked],
-        asks=struck.asks,
+        explanations=struck.explanations,
         ignored_fences=_ignored_fences([logs[name] for name in cluster.controllers], ahead_ms),
     )
     return FinishedRun(seen, _read_series(settings), ahead_ms, logs)
@@ -122,7 +122,7 @@ class _Struck(NamedTuple):
     load: Window
     stirred: Window
     unchecked: list[str]
-    asks: Sequence[Asked]
+    explanations: Sequence[TimedExplanation]
 
 
 async def _strike(
@@ -147,10 +147,10 @@ async def _strike(
         unchecked = await _final_reads(scene, history, done)
         wrong = await watch.until_well()
         if wrong:
-            unchecked.append(f"explain does not say in the end that all is well: {wrong}")
+            unchecked.append(f"explain does not report a healthy cluster at the end: {wrong}")
     ended = await scene.cluster.ended_by_themselves()
     unchecked += [f"{name} ended by itself" for name in ended]
-    return _Struck(done, load, stirred, unchecked, watch.asks)
+    return _Struck(done, load, stirred, unchecked, watch.explanations)
 
 
 async def _save_logs(cluster: Cluster, directory: Path) -> dict[str, Path]:
@@ -162,8 +162,8 @@ async def _save_logs(cluster: Cluster, directory: Path) -> dict[str, Path]:
     return saved
 
 
-def _asks_json(asks: Sequence[Asked]) -> str:
-    return json.dumps([asdict(ask) for ask in asks], indent=1)
+def _as_json(explanations: Sequence[TimedExplanation]) -> str:
+    return json.dumps([asdict(explanation) for explanation in explanations], indent=1)
 
 
 def _read_readers(settings: LoadSettings) -> list[ReaderSeen]:
@@ -277,4 +277,4 @@ def _python_path() -> str:
 
 
 def _tail(path: Path) -> str:
-    return path.read_text(errors="replace")[-2_000:] or "(it said nothing)"
+    return path.read_text(errors="replace")[-2_000:] or "(no output)"

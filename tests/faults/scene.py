@@ -16,15 +16,15 @@ from tidelog.errors import TidelogError
 
 T = TypeVar("T")
 
-LOOK_PAUSE_S = 0.1
+FIND_PAUSE_S = 0.1
 FIND_TIMEOUT_S = 30.0
 # How long the rest of the cluster may take to answer while one service does not.
-ASK_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 5.0
 # Each epoch of this producer name is a write to the metadata store; no records are written with it.
 PROBE_PRODUCER = "faults-store-probe"
 
 
-class NobodyThereError(Exception):
+class NoTargetError(Exception):
     """No target for the fault was found in time."""
 
 
@@ -58,7 +58,7 @@ class Scene:
     async def describe(self) -> tuple[ClusterDescription, TopicDescription] | None:
         """None: no service answered in time."""
         try:
-            async with asyncio.timeout(ASK_TIMEOUT_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 cluster = await self.admin.describe_cluster()
                 return cluster, await self.admin.describe_topic(self.topic)
         except (TidelogError, TimeoutError):
@@ -95,7 +95,7 @@ class Scene:
                 self.cluster.own_routes.get(address, address),
                 begin=True,
                 full_rate=True,
-                timeout_seconds=ASK_TIMEOUT_S,
+                timeout_seconds=REQUEST_TIMEOUT_S,
             )
         except TidelogError as error:
             raise ClusterFailedError(f"{broker} does not check its disk: {error}") from error
@@ -103,15 +103,15 @@ class Scene:
     async def active_controller(self) -> str:
         return self.strike((await self._found(self._free_active, "active controller"))[0])
 
-    async def _found(self, look: Callable[[], Awaitable[Sequence[T]]], what: str) -> Sequence[T]:
+    async def _found(self, find: Callable[[], Awaitable[Sequence[T]]], what: str) -> Sequence[T]:
         """The target, unless another fault strikes it already."""
         deadline = time.monotonic() + FIND_TIMEOUT_S
         while time.monotonic() < deadline:
-            found = await look()
+            found = await find()
             if found:
                 return found
-            await asyncio.sleep(LOOK_PAUSE_S)
-        raise NobodyThereError(f"no {what} was there to be struck within {FIND_TIMEOUT_S:g} s")
+            await asyncio.sleep(FIND_PAUSE_S)
+        raise NoTargetError(f"no {what} was there to be struck within {FIND_TIMEOUT_S:g} s")
 
     async def _free_leaders(self) -> Sequence[str]:
         """The broker that leads most partitions first."""
@@ -149,7 +149,7 @@ class Scene:
         if silent:
             return [f"{member} does not answer as healthy" for member in silent]
         try:
-            async with asyncio.timeout(ASK_TIMEOUT_S):
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 await self.admin.init_producer_id(PROBE_PRODUCER)
         except (TidelogError, TimeoutError) as error:
             return [f"no broker writes to the metadata store: {error}"]
@@ -182,5 +182,5 @@ class Scene:
             missing = await self.missing()
             if not missing:
                 return time.monotonic() - began, []
-            await asyncio.sleep(LOOK_PAUSE_S)
+            await asyncio.sleep(FIND_PAUSE_S)
         return None, missing

@@ -21,40 +21,40 @@ def logged(lines: Iterable[bytes], event: str) -> Iterator[Fields]:
         if mark not in line:
             continue
         try:
-            said = json.loads(line)
+            entry = json.loads(line)
         except ValueError:
             continue
-        if isinstance(said, dict) and said.get("event") == event:
-            yield said
+        if isinstance(entry, dict) and entry.get("event") == event:
+            yield entry
 
 
 def state_changes(lines: Iterable[bytes], kind: str) -> Iterator[Fields]:
     """The state changes of a kind; each stage is an entry."""
     mark = kind.encode()
     marked = (line for line in lines if mark in line)
-    return (said for said in logged(marked, EVENT) if said.get("kind") == kind)
+    return (entry for entry in logged(marked, EVENT) if entry.get("kind") == kind)
 
 
-def told_ms(lines: Iterable[bytes], kind: str, topic: str = "") -> list[int]:
+def logged_ms(lines: Iterable[bytes], kind: str, topic: str = "") -> list[int]:
     """The times at which state changes of a kind were logged, by the wall clock of their service.
 
     `topic`: only changes of this topic."""
-    said = (one for one in state_changes(lines, kind) if topic in ("", one.get("topic")))
-    return [at_ms(one) for one in said]
+    entries = state_changes(lines, kind)
+    return [at_ms(entry) for entry in entries if topic in ("", entry.get("topic"))]
 
 
 def fences_ignored(lines: Iterable[bytes]) -> list[tuple[int, str]]:
     """When a controller logged that it leaves a broker to its lease, because the broker had been
     removed too often recently; and which broker."""
     return [
-        (at_ms(said), f"broker-{said['broker']}")
-        for said in state_changes(lines, Kind.BROKER_FENCED.value)
-        if said.get("stage") == Stage.IGNORED.value and "removals" in said.get("details", {})
+        (at_ms(entry), f"broker-{entry['broker']}")
+        for entry in state_changes(lines, Kind.BROKER_FENCED.value)
+        if entry.get("stage") == Stage.IGNORED.value and "removals" in entry.get("details", {})
     ]
 
 
-def at_ms(said: Fields) -> int:
-    return round(datetime.fromisoformat(said["time"]).timestamp() * 1000)
+def at_ms(entry: Fields) -> int:
+    return round(datetime.fromisoformat(entry["time"]).timestamp() * 1000)
 
 
 class FileLog:
@@ -64,9 +64,9 @@ class FileLog:
         self._path = path
         self._start = path.stat().st_size if path.exists() else 0
 
-    async def told_ms(self, kind: str, topic: str = "") -> list[int]:
+    async def logged_ms(self, kind: str, topic: str = "") -> list[int]:
         if not self._path.exists():
             return []
         with self._path.open("rb") as log:
             log.seek(self._start)
-            return told_ms(log, kind, topic)
+            return logged_ms(log, kind, topic)

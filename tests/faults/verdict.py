@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from faults.catalogue import KINDS, Bound, Circumstances, Timings
-from faults.explanations import Asked, ExplainVerdict, judge_explanations
+from faults.explanations import ExplainVerdict, TimedExplanation, judge_explanations
 from faults.gaps import PartitionGap, Window, ordinary, worst_in
 from faults.injected import DoneStep, Strike
 from faults.observed import Observation
@@ -115,7 +115,7 @@ class RunSeen:
     timings: Timings
     observed: Observation
     unchecked: Sequence[str] = ()
-    asks: Sequence[Asked] = ()
+    explanations: Sequence[TimedExplanation] = ()
     ignored_fences: Sequence[IgnoredFence] = ()
 
     @property
@@ -159,7 +159,7 @@ def _judge_run(run: RunSeen, ordinary_ms: int, earlier: Sequence[DoneStep]) -> R
         unknown=report.sends[Outcome.INFO],
         producer_gap_ms=run.observed.producer_gap_ms,
         unchecked=unchecked,
-        explained=judge_explanations(run.asks, run.steps, earlier),
+        explained=judge_explanations(run.explanations, run.steps, earlier),
     )
 
 

@@ -82,24 +82,24 @@ async def until_found(
     *causes: tuple[str, int],
     scope: Scope = WHOLE,
     missing: tuple[str, ...] = (),
-    saying: tuple[str, ...] = (),
+    containing: tuple[str, ...] = (),
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Explanation:
     """Waits for an explanation that has all of these causes, and returns the first.
 
     Each cause comes with its broker (-1: of no single one). The explanation contains all words of
-    `saying`, and none of those that must be missing."""
+    `containing`, and none of those that must be missing."""
 
     seen: list[Explanation] = []
 
-    async def look() -> bool:
+    async def check() -> bool:
         seen.append(await explained(cluster, scope))
-        words = "".join(map(said, seen[-1].findings))
-        is_said = all(w in words for w in saying) and not any(w in words for w in missing)
-        return is_said and causes_of(seen[-1]).issuperset(causes)
+        words = "".join(map(text_of, seen[-1].findings))
+        has_words = all(w in words for w in containing) and not any(w in words for w in missing)
+        return has_words and causes_of(seen[-1]).issuperset(causes)
 
     try:
-        await until(look, f"explain finds {causes}", timeout_seconds)
+        await until(check, f"explain finds {causes}", timeout_seconds)
     except AssertionError as error:
         raise AssertionError(f"{error}; explain reports: {seen[-1:]}") from None
     return seen[-1]
@@ -129,7 +129,7 @@ def causes_of(found: Explanation | list[Finding]) -> set[tuple[str, int]]:
     return {(finding.cause, finding.broker) for finding in findings}
 
 
-def said(finding: Finding) -> str:
+def text_of(finding: Finding) -> str:
     return "\n".join((finding.summary, *finding.evidence, finding.next_step))
 
 
@@ -138,7 +138,7 @@ def assert_not_blamed(found: Explanation, *names: str) -> None:
     for finding in found.findings:
         if finding.severity == "info":
             continue
-        words = said(finding).replace(",", " ").replace(":", " ").split()
+        words = text_of(finding).replace(",", " ").replace(":", " ").split()
         for name in names:
             assert name not in finding.partitions, finding
             assert name not in words, finding

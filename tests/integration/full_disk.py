@@ -19,9 +19,9 @@ _BLOCK_BYTES = 64 << 10
 
 
 class FullDisk(Protocol):
-    """The disk of one broker. `says`: the error message of the kernel."""
+    """The disk of one broker. `message`: the error message of the kernel."""
 
-    says: str
+    message: str
 
     def prepare(self, data_dir: Path) -> None:
         """Called before the broker starts."""
@@ -38,7 +38,7 @@ class FullDisk(Protocol):
 class SmallFileSystem:
     """A tmpfs of a few megabytes, filled to its last byte: ENOSPC. Needs permission to mount."""
 
-    says = os.strerror(errno.ENOSPC)
+    message = os.strerror(errno.ENOSPC)
 
     def __init__(self) -> None:
         self._mounted: Path | None = None
@@ -71,7 +71,7 @@ class FileSizeLimit:
     """No file of the broker may exceed the current size of its logs (RLIMIT_FSIZE; Python ignores
     SIGXFSZ): EFBIG. Needs no permissions."""
 
-    says = os.strerror(errno.EFBIG)
+    message = os.strerror(errno.EFBIG)
 
     def prepare(self, data_dir: Path) -> None:
         """Does nothing."""

@@ -30,7 +30,7 @@ LEASE_TTL_SECONDS = 5
 _NEVER_WRITTEN = 0
 
 
-class Heard(NamedTuple):
+class ReceivedCommand(NamedTuple):
     """`topics`: those that the command names.
     `traceparent`: of the call; empty: none."""
 
@@ -43,10 +43,10 @@ class ListeningBroker(ReplicaControlServiceServicer):
     """Acknowledges every command."""
 
     def __init__(self) -> None:
-        self.heard: list[Heard] = []
+        self.received: list[ReceivedCommand] = []
 
-    def about(self, topic: str, kind: type) -> list[Heard]:
-        return [h for h in self.heard if topic in h.topics and isinstance(h.command, kind)]
+    def about(self, topic: str, kind: type) -> list[ReceivedCommand]:
+        return [h for h in self.received if topic in h.topics and isinstance(h.command, kind)]
 
     async def LeaderAndIsr(  # noqa: N802
         self, request: pb.LeaderAndIsrRequest, context: Any
@@ -78,7 +78,7 @@ class ListeningBroker(ReplicaControlServiceServicer):
     ) -> list[pb.PartitionStateResult]:
         traceparent = dict(context.invocation_metadata()).get("traceparent", "")
         topics = frozenset(partition.topic for partition in request.partitions)
-        self.heard.append(Heard(request, topics, traceparent))
+        self.received.append(ReceivedCommand(request, topics, traceparent))
         return [
             pb.PartitionStateResult(
                 topic_id=partition.topic_id,
@@ -109,7 +109,7 @@ async def listening_broker(cluster: LocalCluster, broker_id: int) -> AsyncIterat
         assert done.succeeded
 
         async def is_known() -> bool:
-            commands = [heard.command for heard in broker.heard]
+            commands = [received.command for received in broker.received]
             return any(isinstance(c, pb.LeaderAndIsrRequest) and c.full_state for c in commands)
 
         await until(is_known, f"the controller has sent broker {broker_id} its full state")

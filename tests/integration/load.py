@@ -17,7 +17,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 MAX_UNACKNOWLEDGED = 64
 # The pause between two records, so that a test writes hundreds and not hundreds of thousands.
 PAUSE_SECONDS = 0.002
-# After this time a request to a paused leader is given up, and its successor is asked.
+# After this time a request to a paused leader is given up, and its successor gets it.
 REQUEST_TIMEOUT_MS = 3_000
 
 
@@ -36,9 +36,9 @@ class Load:
 
     async def acknowledges(self, count: int, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         """Returns when so many more records are acknowledged than now."""
-        wanted = len(self.acknowledged) + count
+        expected = len(self.acknowledged) + count
         await until_true(
-            lambda: len(self.acknowledged) >= wanted or bool(self.failures),
+            lambda: len(self.acknowledged) >= expected or bool(self.failures),
             f"{self.topic} takes {count} more records with acks=all",
             timeout_seconds,
         )

@@ -23,7 +23,7 @@ class LogSince:
             log.seek(self._start)
             return log.read().decode(errors="replace")
 
-    def told(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
+    def state_changes(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
         """The state changes of that kind, in any stage unless one is given."""
         return [
             line

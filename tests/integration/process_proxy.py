@@ -61,12 +61,12 @@ class ProcessProxy(TcpProxy):
     def _owner(self, port: int) -> str | None:
         """None: no process is known to have a connection from there. Empty: it is this process."""
         inode = _inode(port, int(self.address.rpartition(":")[2]))
-        wanted = f"socket:[{inode}]"
+        expected = f"socket:[{inode}]"
         for name, pid in {**self._processes(), "": os.getpid()}.items():
             with suppress(OSError):
                 for link in Path(f"/proc/{pid}/fd").iterdir():
                     with suppress(OSError):
-                        if str(link.readlink()) == wanted:
+                        if str(link.readlink()) == expected:
                             return name
         return None
 

@@ -47,7 +47,7 @@ async def restart_controller(
 async def until_registered(cluster: LocalCluster, address: str = "") -> None:
     """Waits until all brokers are registered, one of them at that address."""
 
-    async def look() -> bool:
+    async def check() -> bool:
         try:
             async with Admin(cluster.bootstrap) as admin:
                 brokers = (await admin.describe_cluster()).brokers
@@ -56,4 +56,4 @@ async def until_registered(cluster: LocalCluster, address: str = "") -> None:
         known = {broker.address for broker in brokers}
         return len(known) == len(cluster.broker_ids) and (not address or address in known)
 
-    await until(look, "all brokers are registered")
+    await until(check, "all brokers are registered")

@@ -43,27 +43,27 @@ class SingleService:
         """The log lines of that name so far."""
         return self._log.events(name)
 
-    def told(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
-        """Like `LogSince.told`."""
-        return self._log.told(kind, stage)
+    def state_changes(self, kind: str, stage: str | None = None) -> list[dict[str, Any]]:
+        """Like `LogSince.state_changes`."""
+        return self._log.state_changes(kind, stage)
 
     async def until_reported(self, kind: str, stage: str = "completed") -> dict[str, Any]:
         """The first state change of that kind."""
         await until_true(
-            lambda: bool(self.told(kind, stage)) or not self.process.running,
-            f"{self.process.name} tells {kind} {stage}",
+            lambda: bool(self.state_changes(kind, stage)) or not self.process.running,
+            f"{self.process.name} reports {kind} {stage}",
         )
-        lines_of_kind = self.told(kind, stage)
+        lines_of_kind = self.state_changes(kind, stage)
         assert lines_of_kind, (
             f"{self.process.name} has ended without {kind} {stage}:\n{self.text()}"
         )
         return lines_of_kind[0]
 
-    async def until_says(self, name: str) -> dict[str, Any]:
+    async def until_logged(self, name: str) -> dict[str, Any]:
         await until_true(
             lambda: bool(self.events(name)) or not self.process.running,
             f"{self.process.name} logs {name}",
         )
-        said = self.events(name)
-        assert said, f"{self.process.name} has ended without {name}:\n{self.text()}"
-        return said[0]
+        lines = self.events(name)
+        assert lines, f"{self.process.name} has ended without {name}:\n{self.text()}"
+        return lines[0]

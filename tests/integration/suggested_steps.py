@@ -48,12 +48,12 @@ def commands_of(finding: Finding) -> list[list[str]]:
 async def until_gone(cluster: LocalCluster, cause: str) -> None:
     seen: list[Explanation] = []
 
-    async def look() -> bool:
+    async def check() -> bool:
         seen[:] = [await explained(cluster)]
         return cause not in {name for name, _ in causes_of(seen[0])}
 
     try:
-        await until(look, f"explain says {cause} no more")
+        await until(check, f"explain no longer reports {cause}")
     except AssertionError as error:
         raise AssertionError(f"{error}: {seen}") from None
 

@@ -44,7 +44,7 @@ class TcpProxy:
         self._flowing.set()
 
     async def stop(self) -> None:
-        """Connections are closed, and new ones refused."""
+        """Closes the connections and rejects new ones."""
         if self._server is not None:
             self._server.close()
         for connection in self._connections:

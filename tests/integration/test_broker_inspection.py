@@ -96,9 +96,7 @@ async def test_a_paused_follower_is_reported_from_the_stalled_high_watermark_to_
         done = {change.kind for change in events if change.stage is Stage.COMPLETED}
         return events if {Kind.HIGH_WATERMARK_RESUMED, Kind.ISR_EXPAND} <= done else []
 
-    events = await until(
-        over, "it is told that the high watermark moves and the ISR is whole again"
-    )
+    events = await until(over, "the recovery of the high watermark and of the ISR is reported")
     (held,) = [change for change in events if change.kind is Kind.HW_STALLED]
     assert held.cause is Cause.NO_FOLLOWER_PROGRESS
     assert held.details["brokers"] == [slow]
@@ -125,11 +123,11 @@ async def test_a_stalled_broker_reports_its_stall_and_blames_no_leader(
     with paused(cluster, stood_still):
         await asyncio.sleep(STANDS_STILL_SECONDS)
 
-    async def told_stall() -> bool:
+    async def stall_reported() -> bool:
         stalls = await events_of(address, "", Kind.BROKER_STALLED.value)
         return any(events.duration_ms > (STANDS_STILL_SECONDS - 1) * 1_000 for events in stalls)
 
-    await until(told_stall, "it is told that the broker stood still")
+    await until(stall_reported, "the pause of the broker is reported")
     await until_in_sync(cluster, topic)
     events = (await events_of(address))[before:]
     assert [change for change in events if change.kind is Kind.LEADER_UNREACHABLE] == []

@@ -1,4 +1,4 @@
-"""Explanations do not depend on the life of one controller: any broker finds all controllers, and a
+"""Explanations do not depend on one controller: any broker finds all controllers, and a
 controller reports what its predecessor has seen."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from integration.explaining import ANSWER_MS, said, tidelog
+from integration.explaining import ANSWER_MS, text_of, tidelog
 from integration.topics import create_topic, describe, new_name, until_isr
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
@@ -39,19 +39,19 @@ async def test_trace_reaches_all_services_from_one_address(
     if begins_with == "a broker":
         address = cluster.broker_address(1)
 
-    everybody = {cluster.broker_address(b) for b in cluster.broker_ids}
-    everybody |= {cluster.controller_address(c) for c in (1, 2)}
+    all_services = {cluster.broker_address(b) for b in cluster.broker_ids}
+    all_services |= {cluster.controller_address(c) for c in (1, 2)}
 
-    async def heard() -> Gathered | None:
-        """The service that is asked may have started a moment before the others, and a standby
+    async def gathered_events() -> Gathered | None:
+        """The called service may have started a moment before the others, and a standby
         reports new services a moment after it serves."""
         async with EventStreams(address) as streams:
             gathered = await streams.recent(TraceScope())
-        tell = {event.service for event in gathered.events}
-        complete = set(gathered.heard) == everybody and f"controller-{standby}" in tell
+        reporters = {event.service for event in gathered.events}
+        complete = set(gathered.heard) == all_services and f"controller-{standby}" in reporters
         return gathered if complete else None
 
-    gathered = await until(heard, "all services are heard, the one that stands by too")
+    gathered = await until(gathered_events, "all services answer, the standby too")
     assert gathered is not None
     assert gathered.silent == ()
 
@@ -74,7 +74,7 @@ async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
     created = await create_topic(cluster, topic, 1, 2, {"min_insync_replicas": "1"})
     (led,) = created.partitions
     leader, follower = led.leader, next(b for b in led.replicas if b != led.leader)
-    (asked,) = set(cluster.broker_ids) - {leader, follower}
+    (called,) = set(cluster.broker_ids) - {leader, follower}
     await cluster.kill(follower)
     await until_isr(cluster, topic, {leader})
     await cluster.kill(leader)
@@ -82,7 +82,7 @@ async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
     async def waits_for_leader() -> Finding | None:
         """By the report of the only remaining broker."""
         scope = Scope(topic, 0)
-        found = await explain_cluster([cluster.broker_address(asked)], scope, ANSWER_MS)
+        found = await explain_cluster([cluster.broker_address(called)], scope, ANSWER_MS)
         return next((finding for finding in found.findings if finding.cause == "no_leader"), None)
 
     async def explained() -> Finding | None:
@@ -90,18 +90,18 @@ async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
         waits = await waits_for_leader()
         return waits if waits is not None and _fate(waits, leader) else None
 
-    before = await until(explained, "explain says how the leader died")
+    before = await until(explained, "explain reports how the leader ended")
     killed = await cluster.active_controller()
     assert killed is not None
     await cluster.kill_controller(killed)
 
     async def taken_over() -> bool:
-        async with Admin(cluster.broker_address(asked)) as admin:
+        async with Admin(cluster.broker_address(called)) as admin:
             active = (await admin.describe_cluster()).controller
         return active is not None and active.controller_id != killed
 
     await until(taken_over, "another controller is active")
-    after = await until(explained, "explain still says how the leader died")
+    after = await until(explained, "explain still reports how the leader ended")
     (partition,) = (await describe(cluster, topic)).partitions
     (other,) = {1, 2} - {killed}
     await cluster.kill_controller(other)
@@ -110,9 +110,9 @@ async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
         waits = await waits_for_leader()
         if waits is None or NO_CONTROLLER not in waits.because:
             return None
-        return waits if "gone since" in said(waits) else None
+        return waits if "gone since" in text_of(waits) else None
 
-    alone = await until(without_controller, "explain says that no controller is active")
+    alone = await until(without_controller, "explain reports that no controller is active")
     cluster.start_controller(other)
     cluster.start_controller(killed)
     for broker_id in (leader, follower):
@@ -127,16 +127,16 @@ async def test_the_next_controller_reports_who_was_in_sync_and_how_it_died(
     assert fate is not None
     assert fate == _fate(before, leader)
     assert alone is not None
-    assert f"gone since {fate[1]}" in said(alone)
+    assert f"gone since {fate[1]}" in text_of(alone)
     assert _brokers_of(after.next_step) == {leader}
 
     async def both_joined() -> set[str]:
-        async with EventStreams(cluster.broker_address(asked)) as streams:
+        async with EventStreams(cluster.broker_address(called)) as streams:
             events = (await streams.recent(TraceScope())).events
         reporters = {e.service for e in events if e.kind is Kind.CONTROLLER_JOINED}
         return reporters if len(reporters) == 2 else set()
 
-    await until(both_joined, "both controllers tell of controllers that joined")
+    await until(both_joined, "both controllers report controllers that joined")
 
 
 def _brokers_of(text: str) -> set[int]:
@@ -155,6 +155,6 @@ def _fate(waits: Finding, leader: int) -> tuple[str, str] | None:
     found = re.search(
         rf"broker {leader} was in the ISR in its incarnation (\d+); gone since (\S+) \(.*\), "
         "by broker_crashed",
-        said(waits),
+        text_of(waits),
     )
     return (found[1], found[2]) if found else None

@@ -52,7 +52,7 @@ async def until_identical(cluster: LocalCluster, topic: TopicDescription) -> Non
     replicas = {p.partition: p.replicas for p in topic.partitions}
     ends = dict.fromkeys(replicas, BATCHES * len(VALUES))
 
-    async def look() -> bool:
+    async def check() -> bool:
         try:
             return not await asyncio.to_thread(
                 differing, data_dirs, topic.name, topic.topic_id, replicas, ends
@@ -60,7 +60,7 @@ async def until_identical(cluster: LocalCluster, topic: TopicDescription) -> Non
         except ValueError:
             return False  # Still damaged.
 
-    await until(look, f"the replicas of {topic.name} are the same, byte by byte")
+    await until(check, f"the replicas of {topic.name} are the same, byte by byte")
 
 
 async def assert_all_is_read(cluster: LocalCluster, topic: TopicDescription) -> None:
@@ -87,7 +87,7 @@ async def test_damage_found_at_start_after_a_crash_affects_only_that_replica(
     topic = await written(cluster)
     damaged = topic.partitions[0].replicas[1]
     replica = find_replica(cluster.broker_data_dir(damaged), topic.name, 0, topic.topic_id)
-    said = log_of(cluster, damaged)
+    log = log_of(cluster, damaged)
 
     await cluster.kill(damaged)
     flip_a_bit(replica)
@@ -97,7 +97,7 @@ async def test_damage_found_at_start_after_a_crash_affects_only_that_replica(
     await until_identical(cluster, topic)
     await assert_all_is_read(cluster, topic)
 
-    assert [line["partition"] for line in said.told("replica_damaged")] == [0]
+    assert [line["partition"] for line in log.state_changes("replica_damaged")] == [0]
     assert list((cluster.broker_data_dir(damaged) / "damaged").iterdir()) == []
 
 
@@ -107,7 +107,7 @@ async def test_damage_found_by_a_new_leader_is_not_served_and_another_replica_le
     topic = await written(cluster)
     former, damaged, _ = topic.partitions[0].replicas
     replica = find_replica(cluster.broker_data_dir(damaged), topic.name, 0, topic.topic_id)
-    said = log_of(cluster, damaged)
+    log = log_of(cluster, damaged)
 
     # After a clean stop no data are read: the damaged replica joins the ISR.
     await cluster.stop_broker(damaged)
@@ -116,11 +116,11 @@ async def test_damage_found_by_a_new_leader_is_not_served_and_another_replica_le
     await cluster.ready()
     await until_in_sync(cluster, topic.name)
     assert faults(replica)
-    assert said.told("replica_damaged") == []
+    assert log.state_changes("replica_damaged") == []
 
     leader = (await partition_of(cluster, topic.name)).leader
 
-    async def look() -> TopicDescription | None:
+    async def check() -> TopicDescription | None:
         """The broker led other partitions as well; each of them moves at its own time."""
         now = await describe(cluster, topic.name)
         leads = now.partitions[0].leader == damaged
@@ -128,7 +128,7 @@ async def test_damage_found_by_a_new_leader_is_not_served_and_another_replica_le
         return now if leads and moved else None
 
     await cluster.kill(leader)
-    before = await until(look, f"broker {damaged} leads, and none is led by broker {leader}")
+    before = await until(check, f"broker {damaged} leads, and none is led by broker {leader}")
     assert before is not None
     await assert_all_is_read(cluster, topic)
     await until_led_by_another(cluster, topic.name, before.partitions[0])
@@ -142,6 +142,6 @@ async def test_damage_found_by_a_new_leader_is_not_served_and_another_replica_le
     assert led_elsewhere(before, after, 0) == []
     assert all(damaged in p.isr for p in after.partitions if p.partition != 0)
     for kind in ("replica_damaged", "resignation"):
-        assert [line["partition"] for line in said.told(kind, "completed")] == [0]
+        assert [line["partition"] for line in log.state_changes(kind, "completed")] == [0]
     assert after.partitions[0].unclean_leader_epoch == -1
     assert faults(replica) == []

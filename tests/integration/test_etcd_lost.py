@@ -140,12 +140,12 @@ async def test_every_service_logs_the_loss_and_return_of_etcd_once(
     await kill(etcd)
     try:
         await until_true(
-            lambda: all(log.events("etcd_lost") for log in logs), "every service says etcd_lost"
+            lambda: all(log.events("etcd_lost") for log in logs), "every service logs etcd_lost"
         )
     finally:
         await start_again(etcd)
     await until_true(
-        lambda: all(log.events("etcd_back") for log in logs), "every service says etcd_back"
+        lambda: all(log.events("etcd_back") for log in logs), "every service logs etcd_back"
     )
     await cluster.ready()
 

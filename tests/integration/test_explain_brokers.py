@@ -20,8 +20,8 @@ from integration.explaining import (
     of,
     of_partition,
     produce_error,
-    said,
     services,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -98,16 +98,16 @@ async def test_a_dead_and_a_paused_broker_are_distinguished(
 
     dead = the(whole, "replica_dead")
     assert dead.severity == "critical"
-    assert f"{cluster.broker_address(DEAD)} refuses connections" in said(dead)
-    assert "broker_crashed" in said(dead)
+    assert f"{cluster.broker_address(DEAD)} refuses connections" in text_of(dead)
+    assert "broker_crashed" in text_of(dead)
     paused = the(whole, "broker_paused")
-    assert f"{cluster.broker_address(PAUSED)} takes connections" in said(paused)
+    assert f"{cluster.broker_address(PAUSED)} takes connections" in text_of(paused)
     assert "kill -CONT" in paused.next_step
 
-    refused = the(below, "under_min_isr")
-    assert refused.because == (f"replica_dead of broker {DEAD}",)
-    assert re.search(r"has rejected [\d,]+ appends? with acks=all in this epoch", said(refused))
-    assert f"broker {PAUSED}" not in said(refused)
+    rejected = the(below, "under_min_isr")
+    assert rejected.because == (f"replica_dead of broker {DEAD}",)
+    assert re.search(r"has rejected [\d,]+ appends? with acks=all in this epoch", text_of(rejected))
+    assert f"broker {PAUSED}" not in text_of(rejected)
     assert ("replica_dead", DEAD) not in causes_of(of_paused)
     assert ("broker_paused", PAUSED) in causes_of(of_paused)
 
@@ -116,7 +116,7 @@ async def test_a_dead_and_a_paused_broker_are_distinguished(
     names = {pairs[DEAD, PAUSED], pairs[PAUSED, DEAD]}
     assert set(lost.partitions) <= names
     assert re.search(
-        r"broker \d was (in the ISR|eligible) in its incarnation \d+; gone since", said(lost)
+        r"broker \d was (in the ISR|eligible) in its incarnation \d+; gone since", text_of(lost)
     )
 
     assert healthy == []
@@ -139,8 +139,8 @@ async def test_a_partition_without_leader_names_its_dead_members_and_their_incar
     lost = the(found, "no_leader")
     assert lost.severity == "critical"
     assert f"replica_dead of broker {PAUSED}" in lost.because
-    assert "in its incarnation" in said(lost)
-    assert "broker_crashed" in said(lost)
+    assert "in its incarnation" in text_of(lost)
+    assert "broker_crashed" in text_of(lost)
     assert f"tidelog topics recover {TOPIC} --partition" in lost.next_step
     assert healthy == []
 
@@ -167,12 +167,12 @@ async def test_leaders_that_are_not_preferred_are_a_note_and_no_fault(
     await until_found(cluster, ("broker_stopped", DEAD))
     await all_back(cluster)
 
-    async def look() -> bool:
+    async def check() -> bool:
         return causes_of(await explained(cluster, Scope(broker=DEAD))) == {
             ("not_preferred_leader", DEAD)
         }
 
-    await until(look, "all but the preferred leader is well")
+    await until(check, "all but the preferred leader is healthy")
     found = await explained(cluster)
     status, _ = await tidelog(cluster, "explain", TOPIC)
     cluster.pause(PAUSED)
@@ -228,7 +228,7 @@ async def test_without_a_controller_a_dead_leader_is_not_replaced(
     assert missing.severity == "critical"
     assert re.search(
         r"controllers?-\d at [\d.:]+ refuses|names the one at [\d.:]+ as active; it refuses",
-        said(missing),
+        text_of(missing),
     )
     lost = the(of_led, "no_leader")
     assert lost.because == (f"replica_dead of broker {DEAD}", "no_controller")
@@ -263,10 +263,10 @@ async def until_active(cluster: LocalCluster) -> int:
     """Returns the id of the active controller."""
     found: list[int] = []
 
-    async def look() -> bool:
+    async def check() -> bool:
         active = await cluster.active_controller()
         found.extend([] if active is None else [active])
         return bool(found)
 
-    await until(look, "a controller is active")
+    await until(check, "a controller is active")
     return found[0]

@@ -23,8 +23,8 @@ from integration.explaining import (
     explained,
     of,
     produce_error,
-    said,
     split,
+    text_of,
     the,
     until_found,
 )
@@ -119,9 +119,9 @@ async def test_a_paused_broker_is_the_root_of_what_waits_for_it(faulty: Faulty) 
     paused = the(faulty.whole, "broker_paused")
     assert paused.severity == "critical"
     stands_still = "the high watermark does not advance in 1 partition: " + faulty.pairs[1, PAUSED]
-    assert stands_still in said(paused)
-    assert "it is registered in incarnation" in said(paused)
-    assert f"{faulty.cluster.broker_address(PAUSED)} takes connections" in said(paused)
+    assert stands_still in text_of(paused)
+    assert "it is registered in incarnation" in text_of(paused)
+    assert f"{faulty.cluster.broker_address(PAUSED)} takes connections" in text_of(paused)
 
 
 async def test_partitions_of_a_paused_leader_are_unavailable_though_their_metadata_look_healthy(
@@ -129,8 +129,8 @@ async def test_partitions_of_a_paused_leader_are_unavailable_though_their_metada
 ) -> None:
     led = faulty.pairs[PAUSED, 1]
     assert the(faulty.parts[of(led)], "no_leader").broker == PAUSED
-    for told in (faulty.whole, faulty.parts[Scope(broker=PAUSED)]):
-        missing = [f for f in told.findings if (f.cause, f.broker) == ("no_leader", PAUSED)]
+    for explanation in (faulty.whole, faulty.parts[Scope(broker=PAUSED)]):
+        missing = [f for f in explanation.findings if (f.cause, f.broker) == ("no_leader", PAUSED)]
         assert {finding.severity for finding in missing} == {"critical"}
         assert all(f"broker_paused of broker {PAUSED}" in finding.because for finding in missing)
         # One partition with each other broker, one with a single replica, and internal ones.
@@ -144,7 +144,7 @@ async def test_partitions_of_a_paused_leader_are_unavailable_though_their_metada
         [with_the_dead] = [f for f in missing if faulty.pairs[PAUSED, DEAD] in f.partitions]
         assert f"any one of brokers {DEAD}, {PAUSED}" in with_the_dead.summary
         assert f"replica_dead of broker {DEAD}" in with_the_dead.because
-        assert_not_blamed(told, faulty.alone)
+        assert_not_blamed(explanation, faulty.alone)
 
 
 async def test_an_idle_partition_with_a_stalled_follower_is_unhealthy(
@@ -155,13 +155,13 @@ async def test_an_idle_partition_with_a_stalled_follower_is_unhealthy(
     assert paused.severity == "warning"
     # The controller sends its full state again to a broker that it lost.
     assert {fault.cause for fault in faults} <= {"broker_paused", "command_overdue"}
-    assert f"still in the ISR of 1 partition: {faulty.idle}" in said(paused)
+    assert f"still in the ISR of 1 partition: {faulty.idle}" in text_of(paused)
 
 
 async def test_commands_that_are_not_acknowledged_are_overdue(faulty: Faulty) -> None:
     overdue = the(faulty.whole, "command_overdue")
     assert overdue.because == (f"broker_paused of broker {PAUSED}",)
-    assert "has yet to acknowledge" in said(overdue)
+    assert "has yet to acknowledge" in text_of(overdue)
     assert overdue.partition_count > 0
     assert not [f for f in faulty.whole.findings if f.cause == "command_overdue" and f.broker == 1]
 
@@ -172,7 +172,7 @@ async def test_a_deletion_waits_for_the_paused_broker_and_not_for_the_dead_one(
     waits = the(faulty.whole, "deletion_waits")
     assert waits.topic == DELETED
     assert waits.because == (f"broker_paused of broker {PAUSED}",)
-    assert f"broker {DEAD}" not in said(waits)
+    assert f"broker {DEAD}" not in text_of(waits)
     scoped = faulty.parts[Scope(DELETED)]
     assert "deletion_waits" in {finding.cause for finding in scoped.findings}
 
@@ -184,8 +184,8 @@ async def test_a_stalled_high_watermark_is_traced_to_the_paused_follower(
     assert stalled.partitions == (faulty.pairs[1, PAUSED],)
     assert stalled.because == (f"broker_paused of broker {PAUSED}",)
     assert "does not advance from 10" in stalled.summary
-    assert "its log ends at 15" in said(stalled)
-    assert f"broker {PAUSED} holds it back: its log ends at 10" in said(stalled)
+    assert "its log ends at 15" in text_of(stalled)
+    assert f"broker {PAUSED} holds it back: its log ends at 10" in text_of(stalled)
 
 
 async def test_a_consumer_between_high_watermark_and_log_end_gets_nothing(
@@ -203,9 +203,9 @@ async def test_a_partition_of_the_dead_broker_is_not_blamed_on_the_paused_one(
     faulty: Faulty,
 ) -> None:
     below = faulty.parts[of(faulty.pairs[1, DEAD])]
-    refused = the(below, "under_min_isr")
-    assert refused.because == (f"replica_dead of broker {DEAD}",)
-    assert "broker-1, the leader, has rejected" in said(refused)
+    rejected = the(below, "under_min_isr")
+    assert rejected.because == (f"replica_dead of broker {DEAD}",)
+    assert "broker-1, the leader, has rejected" in text_of(rejected)
     assert "broker_paused" not in {finding.cause for finding in below.findings}
 
 
@@ -231,19 +231,19 @@ async def test_state_changes_queue_only_for_the_paused_broker(
         # Only the latest state of each replica is queued, here its deletion.
         await admin.delete_topic("short-lived", timeout_ms=3_000)
 
-    async def look() -> Explanation | None:
+    async def check() -> Explanation | None:
         now = await explained(cluster)
         waiting = [f.partition_count for f in now.findings if f.cause == "command_backlog"]
         return now if max(waiting, default=0) >= before + 2 * MORE else None
 
-    later = await until(look, "the new states wait, too")
+    later = await until(check, "the new states wait, too")
     assert later is not None
     backlog = the(later, "command_backlog")
     assert backlog.partition_count == before + 2 * MORE
     assert backlog.because == (f"broker_paused of broker {PAUSED}",)
     assert "is behind with" in backlog.summary
-    assert f"broker {PAUSED}, in incarnation" in said(backlog)
-    assert f"broker {DEAD}" not in said(backlog)
+    assert f"broker {PAUSED}, in incarnation" in text_of(backlog)
+    assert f"broker {DEAD}" not in text_of(backlog)
     assert {("broker_paused", PAUSED), ("replica_dead", DEAD)} <= causes_of(later)
     assert "command_overdue" not in {finding.cause for finding in later.findings}
     assert_not_blamed(later, faulty.alone)

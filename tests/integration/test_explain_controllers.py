@@ -23,7 +23,7 @@ from integration.explaining import (
     create_pairs,
     explained,
     faults_of,
-    said,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -146,7 +146,7 @@ async def test_a_missing_standby_and_then_both_controllers_are_explained(
         no_standby.summary
     )
     if how == "paused":
-        assert "process has ended" not in said(no_standby)
+        assert "process has ended" not in text_of(no_standby)
     assert await faults_of(cluster, world.healthy) == []
     assert_not_blamed(found, world.healthy)
     status, output = await tidelog(cluster, "explain")
@@ -179,7 +179,7 @@ async def test_stalled_controllers_are_explained(world: World) -> None:
         await _away(cluster, controller_id, "paused")
     # By the reports of brokers, once the controllers' leases have ended.
     found = await until_found(
-        cluster, ("no_controller", -1), ("replica_dead", DEAD), saying=("are paused",)
+        cluster, ("no_controller", -1), ("replica_dead", DEAD), containing=("are paused",)
     )
     missing = the(found, "no_controller")
     assert missing.severity == "critical"
@@ -248,7 +248,7 @@ async def test_a_standby_at_its_memory_limit_is_explained(world: World) -> None:
     await cluster.kill_controller(standby)
     found = await until_found(cluster, ("standby_missing", -1), ("replica_dead", DEAD))
     missing = the(found, "standby_missing")
-    assert "of its memory limit when it ended" in said(missing)
+    assert "of its memory limit when it ended" in text_of(missing)
     assert missing.next_step.startswith(f"Raise the memory limit of controller {standby}")
     assert "memory_short" not in {cause for cause, _ in causes_of(found)}
     assert_not_blamed(found, world.healthy)
@@ -267,13 +267,13 @@ async def test_a_controller_out_of_open_files_is_explained(world: World, role: s
     controller_id = standby if role == "standby" else active
     pid = cluster.controller_process(controller_id).pid
     assert pid is not None
-    telling = {"alone": "it keeps its lease", "standby": "it cannot take over"}
+    texts = {"alone": "it keeps its lease", "standby": "it cannot take over"}
     if role == "alone":
         await cluster.kill_controller(standby)
         await cluster.kill_controller(other)
     with without_open_files(pid, cluster.controller_address(controller_id)) as limit:
         found = await until_found(
-            cluster, ("open_files", -1), ("replica_dead", DEAD), saying=(telling[role],)
+            cluster, ("open_files", -1), ("replica_dead", DEAD), containing=(texts[role],)
         )
         short = the(found, "open_files")
         _assert_short_of_files(short, controller_id, limit)
@@ -288,7 +288,7 @@ async def test_a_controller_out_of_open_files_is_explained(world: World, role: s
         assert await faults_of(cluster, world.healthy) == []
         assert_not_blamed(found, world.healthy)
         if role == "alone":
-            # It elects leaders, as the finding says.
+            # It elects leaders, as the finding states.
             await _fail_over_from_broker_2(world)
     await until_gone(cluster, "open_files")
     if role == "alone":
@@ -304,7 +304,7 @@ async def test_an_active_controller_out_of_open_files_steps_down(world: World) -
     log = LogSince(process.log_path)
     with without_open_files(process.pid, cluster.controller_address(active)) as limit:
         found = await until_found(
-            cluster, ("open_files", -1), ("replica_dead", DEAD), saying=("it hands over to",)
+            cluster, ("open_files", -1), ("replica_dead", DEAD), containing=("it hands over to",)
         )
         _assert_short_of_files(the(found, "open_files"), active, limit)
         assert_not_blamed(found, world.healthy)
@@ -314,7 +314,7 @@ async def test_an_active_controller_out_of_open_files_steps_down(world: World) -
             return now if now != active else None
 
         new = await until(has_handed_over, "a standby is active")
-        (down,) = log.told("controller_stepped_down")
+        (down,) = log.state_changes("controller_stepped_down")
         assert down["cause"] == "no_open_files"
         # It works like any other: brokers and clients reach it.
         await _fail_over_from_broker_2(world)

@@ -16,8 +16,8 @@ from integration.explaining import (
     append,
     assert_not_blamed,
     faults_of,
-    said,
     split,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -78,7 +78,7 @@ async def test_damage_in_the_only_replica_loses_one_batch_and_is_explained(tmp_p
     assert offsets == [o for o in range(sum(BATCHES)) if o not in lost]
     assert again[: len(offsets)] == offsets
     assert (finding.topic, finding.partition, finding.severity) == (topic, partition, "critical")
-    assert f"offsets {lost.start} to {lost.stop - 1} are damaged" in said(finding)
+    assert f"offsets {lost.start} to {lost.stop - 1} are damaged" in text_of(finding)
     assert_not_blamed(found, SOUND)
     assert healthy == []
     assert skipped.splitlines().count("acknowledged") == 2 * sum(BATCHES) - len(lost)

@@ -23,8 +23,8 @@ from integration.explaining import (
     causes_of,
     create_pairs,
     faults_of,
-    said,
     services,
+    text_of,
     the,
     until_found,
 )
@@ -117,20 +117,20 @@ async def everything_is_reached_again(world: World) -> AsyncIterator[None]:
 
 
 async def found_from_here(
-    cluster: LocalCluster, *wanted: tuple[str, int], saying: str
+    cluster: LocalCluster, *expected: tuple[str, int], containing: str
 ) -> Explanation:
     """By requests of this process, which reaches all services, like a machine beside the cut."""
     known = services(cluster)
     seen: list[Explanation] = []
 
-    async def look() -> bool:
+    async def check() -> bool:
         explainer = Explainer(SystemClock())
         seen[:] = [await explainer.explain(list(known), WHOLE, ANSWER_MS, known=known)]
-        is_said = saying in "".join(map(said, seen[0].findings))
-        return is_said and causes_of(seen[0]).issuperset(wanted)
+        has_words = containing in "".join(map(text_of, seen[0].findings))
+        return has_words and causes_of(seen[0]).issuperset(expected)
 
     try:
-        await until(look, f"explain finds {wanted}")
+        await until(check, f"explain finds {expected}")
     except AssertionError as error:
         raise AssertionError(f"{error}: {seen}") from None
     return seen[0]
@@ -145,7 +145,7 @@ async def test_a_broker_unreachable_by_the_controller_of_an_idle_cluster_is_expl
     found = await until_found(cluster, ("controller_cut_off", UNCONTROLLED), ("no_standby", -1))
     cut = the(found, "controller_cut_off")
     assert f"{world.controller}, the active controller," in cut.summary
-    assert f"the controller reaches brokers 1, {CUT_OFF}" in said(cut)
+    assert f"the controller reaches brokers 1, {CUT_OFF}" in text_of(cut)
     assert world.brokers[UNCONTROLLED].address in cut.next_step
     # Nothing waits for that broker; its replication continues.
     assert {f.cause for f in found.findings if f.severity != "info"} == {
@@ -169,12 +169,12 @@ async def test_a_broker_cut_off_from_its_peers_and_then_from_everything_is_expla
         cluster,
         (causes.BROKER_CUT_OFF, CUT_OFF),
         (causes.NO_STANDBY, -1),
-        saying=f"broker-{CUT_OFF} reports: broker 1 has not answered it",
+        containing=f"broker-{CUT_OFF} reports: broker 1 has not answered it",
     )
     cut = the(found, causes.BROKER_CUT_OFF)
     assert "cut off from the other brokers" in cut.summary
-    assert "it reaches the metadata store" in said(cut)
-    assert "has a connection to it" in said(cut)
+    assert "it reaches the metadata store" in text_of(cut)
+    assert "has a connection to it" in text_of(cut)
     assert not {cause for cause, _ in causes_of(found) if cause.startswith("store_")}
     assert_not_blamed(found, pairs[1, 2], pairs[2, 1])
 
@@ -184,7 +184,7 @@ async def test_a_broker_cut_off_from_its_peers_and_then_from_everything_is_expla
         cluster,
         (causes.BROKER_CUT_OFF, CUT_OFF),
         (causes.STORE_UNREACHABLE, CUT_OFF),
-        saying="and from the metadata store",
+        containing="and from the metadata store",
     )
     assert "and from the metadata store" in the(found, causes.BROKER_CUT_OFF).summary
     lost = the(found, causes.STORE_UNREACHABLE)
@@ -208,15 +208,15 @@ async def test_a_broker_that_stalls_repeatedly_is_explained(world: World) -> Non
     assert f"broker {UNSTEADY} is paused repeatedly" in repeated.summary
     assert f"its lease has ended {PAUSES} times" in repeated.summary
     assert f"stops the process or the machine of broker {UNSTEADY}" in repeated.next_step
-    assert "etcd" not in said(repeated)
+    assert "etcd" not in text_of(repeated)
     assert await faults_of(cluster, healthy) == []
     assert_not_blamed(found, healthy)
 
 
 async def until_registered_as(cluster: LocalCluster, broker_id: int, *, registered: bool) -> None:
-    async def look() -> bool:
+    async def check() -> bool:
         async with Admin([cluster.broker_address(1)]) as admin:
             known = (await admin.describe_cluster()).brokers
         return registered == any(broker.broker_id == broker_id for broker in known)
 
-    await until(look, f"broker {broker_id} is registered: {registered}")
+    await until(check, f"broker {broker_id} is registered: {registered}")

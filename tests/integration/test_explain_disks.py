@@ -21,7 +21,7 @@ from integration.explaining import (
     append,
     assert_not_blamed,
     causes_of,
-    said,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -193,18 +193,18 @@ async def test_flipped_bits_on_a_follower_are_explained_beside_a_leaders_full_di
         async def is_repaired() -> bool:
             status, printed = await tidelog(cluster, "brokers", "scrub", str(WELL), "--full-rate")
             assert status == ExitStatus.DONE, printed
-            repairs = log.told("replica_repaired", "completed")
+            repairs = log.state_changes("replica_repaired", "completed")
             return {line["partition"] for line in repairs} >= set(numbers)
 
         await until(is_repaired, "the scrub finds all of them, and they are repaired")
         # Writes fail first; then the leadership is transferred.
         both = (("disk_full", FAILING), ("damage_repaired", WELL))
-        found = await until_found(cluster, *both, saying=("leadership of",))
+        found = await until_found(cluster, *both, containing=("leadership of",))
     await until_in_sync(cluster, topic)
     full, repaired = the(found, "disk_full"), the(found, "damage_repaired")
 
     assert faults(replicas) == []
-    assert {line["partition"] for line in log.told("replica_damaged")} == set(numbers)
+    assert {line["partition"] for line in log.state_changes("replica_damaged")} == set(numbers)
     kept = [path.name for path in (cluster.broker_data_dir(WELL) / "evidence").iterdir()]
     assert len(kept) >= len(numbers), kept
     assert {f"{topic}/{number}" for number in numbers[2:]} <= set(repaired.partitions)
@@ -217,7 +217,7 @@ async def test_flipped_bits_on_a_follower_are_explained_beside_a_leaders_full_di
 
     assert f"broker {FAILING} has no room on its disk since" in full.summary
     assert "leadership of" in full.summary
-    assert f"broker {FAILING} led it in epoch 0, its writes have failed for" in said(full)
+    assert f"broker {FAILING} led it in epoch 0, its writes have failed for" in text_of(full)
     assert "Make room on its data_dir" in full.next_step
     world.disk.free()
     await until_gone(cluster, "disk_full")
@@ -240,8 +240,8 @@ async def test_a_leaders_disk_that_becomes_read_only_is_explained(world: World) 
         assert leader != FAILING
         assert f"the disk of broker {FAILING} fails since" in failing.summary
         assert "leadership of 1 partition transferred to other brokers" in failing.summary
-        assert f"broker {FAILING} led it in epoch 0, its writes have failed for" in said(failing)
-        assert "Read-only file system; mount the file system writable" in said(failing)
+        assert f"broker {FAILING} led it in epoch 0, its writes have failed for" in text_of(failing)
+        assert "Read-only file system; mount the file system writable" in text_of(failing)
         assert not causes_of(found) & {("command_overdue", FAILING), ("command_backlog", FAILING)}
         assert_not_blamed(found, world.by_leader[WELL])
 

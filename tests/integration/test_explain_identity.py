@@ -22,7 +22,7 @@ from integration.explaining import (
     assert_not_blamed,
     causes_of,
     explained,
-    said,
+    text_of,
     the,
     until_found,
 )
@@ -104,7 +104,7 @@ async def test_a_copied_directory_waits_while_another_broker_restores_an_old_one
         shutil.rmtree(restored)
         shutil.move(tmp_path / "backup", restored)
         cluster.start_broker(3)
-        await twin.until_says("broker_id_taken")
+        await twin.until_logged("broker_id_taken")
         found = await until_found(cluster, ("broker_id_contested", 2), ("directory_not_intact", 3))
         assert_not_blamed(found, world.led_by[1], world.led_by[2])
 
@@ -115,7 +115,7 @@ async def test_a_copied_directory_waits_while_another_broker_restores_an_old_one
     finally:
         await twin.process.stop()
     await until_gone(cluster, "broker_id_contested")
-    assert not log.told("registration_lost")
+    assert not log.state_changes("registration_lost")
 
     old = the(found, "directory_not_intact")
     assert "it is an older copy" in old.summary
@@ -160,7 +160,7 @@ async def test_a_directory_of_another_cluster_and_an_unmounted_disk_are_explaine
     # A start is reported before its process has ended.
     await until_true(lambda: len(cluster.died()) == len(data_dirs), "both processes have ended")
     for broker_id, finding in ((2, unmounted), (3, stranger)):
-        assert "Correct what its last start reported, and start broker" in said(finding)
+        assert "Correct what its last start reported, and start broker" in text_of(finding)
         shutil.rmtree(data_dirs[broker_id])
         (tmp_path / f"kept-{broker_id}").rename(data_dirs[broker_id])
         cluster.start_broker(broker_id)
@@ -233,7 +233,7 @@ async def test_a_second_process_of_a_live_id_gets_an_id_of_its_own(
         assert str(tmp_path / "second") in second_line
         assert directory_id(tmp_path / "second") in second_line
         assert_not_blamed(found, *world.led_by.values())
-        assert not log.told("registration_lost")
+        assert not log.state_changes("registration_lost")
 
         data_dir = suggested(contested, r"Give the process with data_dir (\S+) on \S+ a broker_id")
         corrected = process(cluster, tmp_path, data_dir, broker_id=4)
@@ -261,7 +261,7 @@ async def test_a_second_process_of_a_live_controller_id_waits(world: World, tmp_
     await cluster.stop_broker(3)
     second.process.start()
     try:
-        line = await second.until_says("controller_id_taken")
+        line = await second.until_logged("controller_id_taken")
         assert line["by"] == cluster.controller_address(standby)
         found = await until_found(cluster, ("controller_id_contested", -1), ("broker_stopped", 3))
         contested = the(found, "controller_id_contested")
@@ -273,7 +273,7 @@ async def test_a_second_process_of_a_live_controller_id_waits(world: World, tmp_
     finally:
         await second.process.stop()
     await until_gone(cluster, "controller_id_contested")
-    assert not second.told("controller_elected")
+    assert not second.state_changes("controller_elected")
     cluster.start_broker(3)
     await cluster.ready()
     await until_gone(cluster, "broker_stopped")

@@ -31,8 +31,8 @@ from integration.explaining import (
     explained,
     faults_of,
     of,
-    said,
     split,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -197,7 +197,7 @@ async def test_a_client_whose_clock_is_ahead_is_explained(world: World) -> None:
         healthy = await faults_of(cluster, world.pairs[1, 2])
     assert (finding.severity, finding.topic) == ("warning", topic)
     assert "because of INVALID_TIMESTAMP" in finding.summary
-    assert "ms ahead of the leader's clock" in said(finding)
+    assert "ms ahead of the leader's clock" in text_of(finding)
     assert healthy == []
     assert_not_blamed(found, world.pairs[1, 2])
     # No clock of a service is wrong.
@@ -241,7 +241,7 @@ async def test_a_broker_out_of_open_files_is_explained(world: World) -> None:
     assert "limit of open files" in short.summary
     assert f"of {opened + FEW_CONNECTIONS:,} are open" in short.summary
     assert "prlimit --pid PID --nofile=" in short.next_step
-    assert "network" not in said(short)
+    assert "network" not in text_of(short)
     assert ("broker_paused", 3) not in causes_of(found)
     assert healthy == []
     await until_gone(cluster, "open_files")
@@ -277,7 +277,7 @@ async def test_a_client_at_its_connection_limit_is_explained(world: World) -> No
             limited.summary
         )
         assert "close those that it does not use" in limited.next_step
-        assert "network" not in said(limited)
+        assert "network" not in text_of(limited)
         assert not causes_of(found) & {("broker_paused", 1), ("broker_busy", 1)}
         assert healthy == []
         # The connections are closed, as the finding suggests.

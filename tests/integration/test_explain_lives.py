@@ -22,8 +22,8 @@ from integration.explaining import (
     create_pairs,
     faults_of,
     of_partition,
-    said,
     split,
+    text_of,
     the,
     until_found,
 )
@@ -127,7 +127,7 @@ async def test_a_broker_without_the_store_is_reported_alive_and_unregistered(
 ) -> None:
     unregistered = the(faulty.whole, "broker_unregistered")
     assert unregistered.because == (f"store_unreachable of broker {LONELY}",)
-    assert "it has no registration, according to broker-" in said(unregistered)
+    assert "it has no registration, according to broker-" in text_of(unregistered)
     # Once its lease has ended, it also names the first few partitions that it led.
     held = {name for replicas, name in faulty.pairs.items() if LONELY in replicas}
     named = {name for name in unregistered.partitions if split(name)[0] == TOPIC}

@@ -21,8 +21,8 @@ from integration.explaining import (
     explained,
     faults_of,
     of,
-    said,
     split,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -78,7 +78,7 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
             cluster,
             ("no_leader", -1),
             ("replica_dead", DEAD),
-            saying=("it has no registration",),
+            containing=("it has no registration",),
             missing=("; it is dead",),
         )
         yield Rebooted(cluster, kept, manual, found)
@@ -93,7 +93,7 @@ async def test_a_manual_recovery_awaits_consent_and_shows_the_command(
     assert (waits.topic, waits.partition) == (topic, partition)
     assert "waits for consent" in waits.summary
     assert waits.because == ("machine_rebooted",)
-    assert "has lost data: it is intact only since incarnation" in said(waits)
+    assert "has lost data: it is intact only since incarnation" in text_of(waits)
     assert waits.next_step.endswith(f"tidelog topics recover {topic} --partition {partition}")
 
 
@@ -103,8 +103,8 @@ async def test_the_reboot_of_all_machines_is_explained_with_its_consequences(
     named = the(rebooted.whole, "machine_rebooted")
     assert named.severity == "warning"
     assert named.summary.startswith("all machines: the machines of brokers 1, 2 were rebooted")
-    assert "in boot boot 2" in said(named)
-    [listed] = re.findall(r"partitions without a leader: (.*)", said(named))
+    assert "in boot boot 2" in text_of(named)
+    [listed] = re.findall(r"partitions without a leader: (.*)", text_of(named))
     names, _, more = listed.partition(" and ")
     assert {*names.split(", ")} <= {*rebooted.manual.values()}
     # Five of at most six are named.
@@ -117,8 +117,8 @@ async def test_recovery_waits_for_a_dead_member(rebooted: Rebooted) -> None:
     assert f"waits for broker {DEAD}, last known to hold every committed record" in waits.summary
     assert waits.because == (f"replica_dead of broker {DEAD}", "machine_rebooted")
     was = rf"broker {DEAD} was (in the ISR|eligible) in its incarnation \d+; gone since"
-    assert re.search(was, said(waits))
-    assert "broker_crashed" in said(waits)
+    assert re.search(was, text_of(waits))
+    assert "broker_crashed" in text_of(waits)
     assert "--from-live-replicas" in waits.next_step
 
 
@@ -145,7 +145,7 @@ async def test_after_consent_the_unclean_election_is_reported_with_its_epoch(
     unclean = the(found, "unclean_election")
     assert unclean.severity == "warning"
     assert (unclean.topic, unclean.partition) == (topic, partition)
-    assert f"{name}: broker {unclean.broker} was elected in leader epoch" in said(unclean)
+    assert f"{name}: broker {unclean.broker} was elected in leader epoch" in text_of(unclean)
     assert "Compare what producers had acknowledged before 20" in unclean.next_step
     assert unclean.because == ("machine_rebooted",)
     assert "replica_dead" not in {finding.cause for finding in found.findings}

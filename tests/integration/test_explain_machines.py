@@ -34,7 +34,7 @@ from integration.explaining import (
     create_pairs,
     explained,
     faults_of,
-    said,
+    text_of,
     the,
     until_found,
 )
@@ -158,7 +158,7 @@ async def test_a_broker_at_its_memory_limit_is_explained(world: World) -> None:
         for crashed in log.events("crashed"):
             assert "MemoryError: the process may not use more memory" in crashed["why"]
             assert f"it has crashed ({crashed['why']})" in dead.summary
-        assert "was stopped" not in said(dead)
+        assert "was stopped" not in text_of(dead)
         assert await faults_of(cluster, world.healthy) == []
         # Its new process has no limit.
         [named] = re.findall(
@@ -315,29 +315,31 @@ async def test_five_thousand_connections_of_one_client_are_explained(world: Worl
                 is_bounded = _count(many) <= MAX_CONNECTIONS + OTHER_CONNECTIONS
                 return found if is_bounded and _closed(many) else None
 
-            looks = [await until(bounded, "idle connections beyond the limit are closed")]
+            explanations = [await until(bounded, "idle connections beyond the limit are closed")]
             # The finding is stable.
             for _ in range(3):
                 await asyncio.sleep(0.5)
-                looks.append(await explained(cluster))
+                explanations.append(await explained(cluster))
             healthy = await faults_of(cluster, world.healthy)
         finally:
             # As the finding suggests.
             client.stdin.close()
             await client.wait()
             resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-        for look in looks:
-            assert look is not None
-            many = the(look, "many_connections", SHORT)
+        for explanation in explanations:
+            assert explanation is not None
+            many = the(explanation, "many_connections", SHORT)
             assert f"max_connections_per_client is {MAX_CONNECTIONS:,}" in many.summary
             assert _count(many) <= MAX_CONNECTIONS + OTHER_CONNECTIONS
             assert _closed(many) >= CONNECTIONS - MAX_CONNECTIONS
             assert "from 127.0.0.1" in many.summary
             assert "close those that it does not use" in many.next_step
-            assert "network" not in said(many)
-            of_it = {f.cause for f in look.findings if f.broker == SHORT and f.severity != "info"}
+            assert "network" not in text_of(many)
+            of_it = {
+                f.cause for f in explanation.findings if f.broker == SHORT and f.severity != "info"
+            }
             assert of_it == {"many_connections"}
-            assert_not_blamed(look, world.healthy)
+            assert_not_blamed(explanation, world.healthy)
         assert healthy == []
         await until_gone(cluster, "many_connections")
 
@@ -350,6 +352,6 @@ def _count(many: Finding) -> int:
 def _closed(many: Finding) -> int:
     """0: no connection is reported."""
     found = re.findall(
-        r"rejected ([\d,]+) requests or idle connections of client 127.0.0.1", said(many)
+        r"rejected ([\d,]+) requests or idle connections of client 127.0.0.1", text_of(many)
     )
     return int(found[0].replace(",", "")) if found else 0

@@ -86,7 +86,9 @@ async def test_a_throttle_below_the_write_rate_is_explained_with_a_sufficient_ra
     async with writing(cluster, "sea"), without_standby(cluster):
         async with Admin(cluster.bootstrap) as admin:
             await admin.reassign([Move("sea", 0, (1, 4))], operation_id="slowly")
-        found = await until_found(cluster, ("move_waits", 4), ("no_standby", -1), saying=("never",))
+        found = await until_found(
+            cluster, ("move_waits", 4), ("no_standby", -1), containing=("never",)
+        )
         waits = the(found, "move_waits")
         healthy = await faults_of(cluster, BYSTANDER)
         raised, cancelled = commands_of(waits)
@@ -116,7 +118,7 @@ async def test_an_operation_waiting_for_a_dead_broker_and_a_throttled_move_are_e
         await admin.reassign(moves, operation_id="waits")
     # Shortly after the burst, its rate may count as that of the leader's writes.
     bound = await until_found(
-        cluster, ("move_waits", 4), saying=("no more than 1,024",), missing=("never ends",)
+        cluster, ("move_waits", 4), containing=("no more than 1,024",), missing=("never ends",)
     )
     await cluster.kill(4)
     found = await until_found(

@@ -29,8 +29,8 @@ from integration.explaining import (
     of,
     of_partition,
     reads_from_the_start,
-    said,
     split,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -140,14 +140,14 @@ async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World)
 
     cut = the(found, "replica_cut_off")
     assert cut.partitions == (pairs[1, 2],)
-    evidence = said(cut)
+    evidence = text_of(cut)
     assert "broker-1, the leader, has received" in evidence or (
         "cannot fetch from broker 1" in evidence
     )
     full = the(whole, "disk_full")
     assert full.partitions == (pairs[2, 3],)
-    assert disk.says in said(full)
-    assert "bytes left" in said(full)
+    assert disk.message in text_of(full)
+    assert "bytes left" in text_of(full)
     assert set(the(whole, "replica_cut_off", 3).partitions) == {pairs[1, 3]}
     assert healthy == [[], [], []]
     assert_not_blamed(whole, pairs[3, 2], pairs[2, 1], pairs[3, 1])
@@ -155,8 +155,8 @@ async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World)
     far = the(by_another, "broker_unreachable")
     assert far.broker == 1
     assert "cannot be reached from here, and is alive" in far.summary
-    assert "a leader received a fetch from it" in said(far)
-    assert f"{world.leader.address} takes connections" in said(far)
+    assert "a leader received a fetch from it" in text_of(far)
+    assert f"{world.leader.address} takes connections" in text_of(far)
     alone = the(by_another, "replica_out_of_isr", 2)
     assert alone.partitions == (pairs[1, 2],)
     assert "its leader, broker 1, does not report it" in alone.summary
@@ -181,13 +181,13 @@ async def test_slow_recovering_and_dead_followers_are_distinguished(
 
     gains = the(later, "replica_catching_up")
     assert (gains.severity, gains.partitions) == ("info", (pairs[1, 2],))
-    assert "at this rate it is caught up in about" in said(gains)
+    assert "at this rate it is caught up in about" in text_of(gains)
     assert "replica_slow" not in {finding.cause for finding in later.findings}
     assert_not_blamed(later, pairs[2, 1])
     slow = the(found, "replica_slow")
     assert slow.partitions == (pairs[1, 2],)
-    assert "records per second, while" in said(slow)
-    assert "the oldest of them written" in said(slow)
+    assert "records per second, while" in text_of(slow)
+    assert "the oldest of them written" in text_of(slow)
     assert causes_of(of_slow) - {("hw_stalled", 1)} == {("replica_slow", 2)}
     assert pairs[1, 3] in the(found, "replica_dead").partitions
     assert healthy == []
@@ -207,7 +207,7 @@ async def test_a_leader_whose_network_is_slow_is_named_and_not_its_followers(
 
     slow = the(found, "leader_slow")
     assert pairs[1, 2] in slow.partitions
-    assert "broker 2 keeps up with broker 3" in said(slow)
+    assert "broker 2 keeps up with broker 3" in text_of(slow)
     assert "network between broker 1 and the followers" in slow.next_step
     assert "replica_slow" not in {finding.cause for finding in found.findings}
     assert_not_blamed(found, pairs[3, 2], pairs[2, 1])
@@ -253,18 +253,18 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
 
     lost = the(found, "store_unreachable")
     assert lost.severity == "critical"
-    assert "broker-1 has received no answer for" in said(lost)
+    assert "broker-1 has received no answer for" in text_of(lost)
     stalled = the(found, "hw_stalled", 1)
     assert stalled.partitions == (pairs[1, 3],)
     assert stalled.because == ("replica_dead of broker 3", "store_unreachable")
-    assert "broker 3 holds it" in said(stalled)
+    assert "broker 3 holds it" in text_of(stalled)
     damaged = the(found, "replica_corrupt")
     assert damaged.partitions == (pairs[2, 1],)
-    assert "broker-2 reports" in said(damaged)
+    assert "broker-2 reports" in text_of(damaged)
     assert damaged.because == ("store_unreachable",)
     broken = the(found, "disk_error")
     assert (broken.broker, broken.partitions) == (1, (short[1, 2],))
-    assert "the data directory was moved or removed; put it back" in said(broken)
+    assert "the data directory was moved or removed; put it back" in text_of(broken)
     assert healthy == []
     assert_not_blamed(found, pairs[1, 2])
 
@@ -284,7 +284,7 @@ async def test_a_slow_store_is_reported_beside_a_dead_broker(world: World) -> No
             cluster,
             ("store_slow", -1),
             ("replica_dead", 3),
-            saying=("elections and ISR changes take as long",),
+            containing=("elections and ISR changes take as long",),
         )
         healthy = await faults_of(cluster, pairs[1, 2])
     finally:
@@ -315,11 +315,11 @@ async def test_the_last_broker_explains_without_store_and_controller(world: Worl
     status, output = await tidelog(cluster, "explain", pairs[2, 3])
 
     assert the(found, "no_controller").because == ("store_unreachable",)
-    assert "broker-1 has received no answer" in said(the(found, "store_unreachable"))
+    assert "broker-1 has received no answer" in text_of(the(found, "store_unreachable"))
     for broker_id in (2, 3):
         dead = the(found, "replica_dead", broker_id)
-        assert f"{cluster.broker_address(broker_id)} refuses connections" in said(dead)
-        assert "according to broker-1, which does not reach the metadata store now" in said(dead)
+        assert f"{cluster.broker_address(broker_id)} refuses connections" in text_of(dead)
+        assert "according to broker-1, which does not reach the metadata store now" in text_of(dead)
     lost = the(of_led, "no_leader")
     assert lost.because[0] in ("replica_dead of broker 2", "replica_dead of broker 3")
     assert "no_controller" in lost.because

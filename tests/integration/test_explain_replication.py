@@ -28,8 +28,8 @@ from integration.explaining import (
     explained,
     faults_of,
     of,
-    said,
     split,
+    text_of,
     the,
     until_found,
 )
@@ -102,7 +102,7 @@ async def test_a_follower_rejects_damaged_answers(world: World) -> None:
             async with Producer(cluster.bootstrap, acks=Acks.LEADER, codec=Codec.NONE) as producer:
                 await (await producer.send_many(topic, [SENT] * 3, partition=partition))
             found = await until_found(
-                cluster, ("replica_rejects", 2), ("no_standby", -1), saying=("out of the ISR",)
+                cluster, ("replica_rejects", 2), ("no_standby", -1), containing=("out of the ISR",)
             )
             healthy = await faults_of(cluster, bystander)
             finding = the(found, "replica_rejects", 2)
@@ -116,7 +116,7 @@ async def test_a_follower_rejects_damaged_answers(world: World) -> None:
     # damage found and diverged.
     assert checked.splitlines()[1].split()[-2:] == ["0", "0"], checked
     assert finding.partitions == (damaged,)
-    assert "from broker 1 does not match its checksum" in said(finding)
+    assert "from broker 1 does not match its checksum" in text_of(finding)
     assert not causes_of(found) & {("replica_cut_off", 2), ("replica_corrupt", 2)}
     assert healthy == []
     assert_not_blamed(found, bystander)
@@ -133,7 +133,7 @@ async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(worl
             await until_isr(cluster, TOPIC, {3}, split(shrunk)[1])
             await append(cluster, shrunk, [b"waits"])
             expected = (("hw_stalled", 3), ("broker_paused", 2), ("no_standby", -1))
-            found = await until_found(cluster, *expected, saying=("below min ISR",))
+            found = await until_found(cluster, *expected, containing=("below min ISR",))
             healthy = await faults_of(cluster, bystander)
             await assert_still_found(cluster, *expected)
         finally:
@@ -142,7 +142,7 @@ async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(worl
     stalled = the(found, "hw_stalled", 3)
     assert stalled.partitions == (shrunk,)
     assert stalled.because == ("broker_paused of broker 2",)
-    assert "disk" not in said(stalled)
+    assert "disk" not in text_of(stalled)
     assert "Bring broker 2 back into the ISR" in stalled.next_step
     assert "kill -CONT PID" in the(found, "broker_paused", 2).next_step
     assert healthy == []
@@ -193,14 +193,14 @@ async def test_an_unclean_election_is_explained_beside_two_producers_of_one_name
     await until_in_sync(cluster, "lossy")
     async with beside(fence_each_other(cluster, "orders")):
         found = await until_found(
-            cluster, ("unclean_election", follower), saying=("FENCED_PRODUCER_EPOCH",)
+            cluster, ("unclean_election", follower), containing=("FENCED_PRODUCER_EPOCH",)
         )
         healthy = await faults_of(cluster, bystander)
     later, fenced = the(found, "unclean_election"), the(found, "requests_rejected")
 
     # The ISR has changed since; the unclean election has not.
-    assert ELECTED.search(said(first)) is not None, first
-    assert ELECTED.findall(said(first)) == ELECTED.findall(said(later))
+    assert ELECTED.search(text_of(first)) is not None, first
+    assert ELECTED.findall(text_of(first)) == ELECTED.findall(text_of(later))
     assert later.partitions == ("lossy/0",)
     trace, move = commands_of(later)
     assert "lossy/0" in trace
@@ -259,7 +259,7 @@ async def test_a_client_with_another_partitioner_is_explained_beside_a_killed_st
 
     async def last_ms() -> float:
         differ = the(await explained(cluster), "partitioners_differ")
-        found = re.search(r"written ([\d.]+) (ms|s) ago", said(differ))
+        found = re.search(r"written ([\d.]+) (ms|s) ago", text_of(differ))
         assert found is not None, differ
         return float(found[1]) * (1 if found[2] == "ms" else 1_000)
 

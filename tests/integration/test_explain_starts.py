@@ -59,15 +59,15 @@ async def _of_all(cluster: LocalCluster) -> None:
     assert "broker_paused" not in {cause for cause, _ in causes_of(found)}
     brokers = [cluster.broker_address(b) for b in cluster.broker_ids]
 
-    async def look() -> str | None:
-        status, said = await tidelog(cluster, "explain", bootstrap=brokers)
-        assert status == 1, said
+    async def check() -> str | None:
+        status, output = await tidelog(cluster, "explain", bootstrap=brokers)
+        assert status == 1, output
         # A broker may still wait for the answer to its first request.
-        return said if "CRITICAL store_unreachable" in said else None
+        return output if "CRITICAL store_unreachable" in output else None
 
-    said = await until(look, "brokers tell that they miss the store")
-    assert said is not None
+    output = await until(check, "brokers report that they miss the store")
+    assert output is not None
     for broker_id in cluster.broker_ids:
-        assert f"broker_starting: broker {broker_id} is starting" in said
-    assert "broker_paused" not in said
-    assert "no_controller" not in said
+        assert f"broker_starting: broker {broker_id} is starting" in output
+    assert "broker_paused" not in output
+    assert "no_controller" not in output

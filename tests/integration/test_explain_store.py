@@ -28,7 +28,7 @@ from integration.explaining import (
     create_pairs,
     explained,
     faults_of,
-    said,
+    text_of,
     the,
     until_found,
 )
@@ -121,12 +121,12 @@ async def test_a_missing_etcd_member_is_explained(world: World, how: str) -> Non
             cluster,
             ("store_member_unreachable", -1),
             ("replica_dead", DEAD),
-            saying=(f"member {away.address} of the metadata store is down or cut off",),
+            containing=(f"member {away.address} of the metadata store is down or cut off",),
             missing=tuple(f"member {member.address} of" for member in others),
         )
         lost = the(found, "store_member_unreachable")
         assert lost.severity == "warning"
-        assert not any(member.address in said(lost) for member in others)
+        assert not any(member.address in text_of(lost) for member in others)
         new = {cause for cause, _ in causes_of(found) - before}
         assert not {"store_unreachable", "store_slow"} & new
         assert await faults_of(cluster, world.healthy) == []
@@ -226,7 +226,7 @@ async def test_a_store_that_stops_repeatedly_is_explained(
                 ("repeated_elections", -1),
                 ("replica_dead", DEAD),
                 # A current finding: that the store was slow in earlier tests is a note.
-                saying=(SLOW_NOW,),
+                containing=(SLOW_NOW,),
                 timeout_seconds=60,
             )
             assert the(found, "store_slow").next_step.startswith("Check etcd's process and disk")
@@ -247,7 +247,7 @@ async def test_a_store_that_stops_repeatedly_is_explained(
                 await assert_still_found(cluster, any_of=OF_THE_STORE)
         world.etcd.resume_all()
         # Its processes run again.
-        await until(partial(_is_quick, cluster), "explain says that the store is quick")
+        await until(partial(_is_quick, cluster), "explain reports that the store is quick")
 
 
 async def _is_quick(cluster: LocalCluster) -> bool:

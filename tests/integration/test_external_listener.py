@@ -93,20 +93,20 @@ async def test_administrators_get_external_addresses(admin: Admin, outside: Outs
 async def test_internal_rpcs_are_not_served_to_external_clients(outside: Outside) -> None:
     async with open_channel(outside.brokers[1]) as channel:
         control = replica_control_pb2_grpc.ReplicaControlServiceStub(channel)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(grpc.aio.AioRpcError) as rejected:
             await control.StopReplica(StopReplicaRequest(), timeout=TIMEOUT_SECONDS)
-        assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert rejected.value.code() is grpc.StatusCode.UNIMPLEMENTED
         replica = replica_pb2_grpc.ReplicaServiceStub(channel)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(grpc.aio.AioRpcError) as rejected:
             await replica.ReplicaFetch(timeout=TIMEOUT_SECONDS).read()
-        assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert rejected.value.code() is grpc.StatusCode.UNIMPLEMENTED
     async with open_channel(outside.controller) as channel:
         reports = controller_pb2_grpc.ControllerServiceStub(channel)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(grpc.aio.AioRpcError) as rejected:
             await reports.ReportUnreachableLeaders(
                 ReportUnreachableLeadersRequest(), timeout=TIMEOUT_SECONDS
             )
-        assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert rejected.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.usefixtures("admin")

@@ -102,10 +102,10 @@ async def test_a_consumer_sees_every_offset_once_and_in_order_across_a_killed_le
             await written.acknowledges(50)
         records = await read(cluster, topic)
 
-        async def look() -> bool:
+        async def check() -> bool:
             return len(seen) >= len(records)
 
-        await until(look, "the consumer has reached the end")
+        await until(check, "the consumer has reached the end")
         following.cancel()
     cluster.start_broker(before.leader)
     await until_in_sync(cluster, topic)
@@ -242,21 +242,21 @@ async def test_a_topic_cannot_have_more_replicas_than_brokers_are_left(
     await cluster.kill(away)
     async with Admin(cluster.bootstrap) as admin:
 
-        async def look() -> bool:
+        async def check() -> bool:
             """By the answer of the controller, which has to reject the topic: brokers may know
             earlier."""
             running = [b for b in await admin.describe_brokers() if b.status == "running"]
             return len(running) == len(cluster.broker_ids) - 1
 
-        await until(look, "the controller has noticed")
-        with pytest.raises(TidelogError) as refused:
+        await until(check, "the controller has noticed")
+        with pytest.raises(TidelogError) as rejected:
             await admin.create_topic(new_name("sea"), 1, 3)
     cluster.start_broker(away)
     await cluster.ready()
     healed = await create_topic(cluster, new_name("sea"))
 
-    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "2 brokers are running; request 1 to 2, or start more brokers" in str(refused.value)
+    assert rejected.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "2 brokers are running; request 1 to 2, or start more brokers" in str(rejected.value)
     assert healed.replication_factor == 3
 
 
@@ -271,13 +271,13 @@ async def test_with_too_few_in_sync_acks_all_is_rejected_and_nothing_is_appended
     await asyncio.gather(*(cluster.kill(b) for b in others))
     async with WireClient(cluster.broker_address(partition.leader)) as leader:
 
-        async def look() -> bool:
+        async def check() -> bool:
             """By the answer of the replica itself: metadata may have the ISR before the replica
             does."""
             leading = (await replica_of(cluster.broker_address(partition.leader), topic)).leader
             return leading is not None and list(leading.maximal_isr) == [partition.leader]
 
-        await until(look, "the leader stands alone")
+        await until(check, "the leader stands alone")
         result = await leader.produce(topic, 0, wire_batch(b"storm"))
         end = await leader.end_offset(topic, 0)
     for broker_id in others:
@@ -318,9 +318,9 @@ async def until_identical(
 ) -> None:
     replicas = {p.partition: p.replicas for p in (await describe(cluster, topic)).partitions}
 
-    async def look() -> bool:
+    async def check() -> bool:
         return not await asyncio.to_thread(
             differing, data_dirs, topic, topic_id, replicas, dict.fromkeys(replicas, end)
         )
 
-    await until(look, f"the replicas of {topic} are the same, byte by byte, up to {end}")
+    await until(check, f"the replicas of {topic} are the same, byte by byte, up to {end}")

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
-from integration.explaining import explained, said
+from integration.explaining import explained, text_of
 from integration.full_disk import FileSizeLimit, FullDisk, full_disks
 from integration.inspected import events_of
 from integration.load import load
@@ -66,7 +66,7 @@ async def disk_events(cluster: LocalCluster, topic: str) -> list[StateChange]:
     async def again() -> list[StateChange]:
         return await events_of(address, topic, Kind.DISK_RECOVERED.value)
 
-    await until(again, "it is told that the disk takes again")
+    await until(again, "the recovery of the disk is reported")
     kinds = (Kind.DISK_REFUSED.value, Kind.DISK_RECOVERED.value)
     return await events_of(address, topic, *kinds)
 
@@ -108,7 +108,7 @@ async def test_a_leader_whose_disk_is_full_rejects_and_then_resumes(disk: Disk) 
         before = frames(replica)
         disk.fill()
         try:
-            refused = [await client.produce(topic, full, wire_batch(VALUE)) for _ in range(3)]
+            rejected = [await client.produce(topic, full, wire_batch(VALUE)) for _ in range(3)]
             elsewhere = await other_client.produce(topic, other, wire_batch(VALUE))
             fetched = await client.fetch(topic, full, 0)
             end = await client.end_offset(topic, full)
@@ -119,12 +119,12 @@ async def test_a_leader_whose_disk_is_full_rejects_and_then_resumes(disk: Disk) 
         last = await client.fetch(topic, full, RECORDS)
     changes = await disk_events(cluster, topic)
 
-    for result in refused:
+    for result in rejected:
         assert_rejected(
             result.error,
             errors_pb2.ERROR_CODE_STORAGE_ERROR,
             f"{topic}/{full} cannot be written",
-            disk.disk.says,
+            disk.disk.message,
         )
         assert "free space" in result.error.message or "disk" in result.error.message
     assert cluster.broker_process(FULL).pid == pid
@@ -168,8 +168,8 @@ async def test_a_leader_whose_disk_is_full_transfers_leadership(disk: Disk) -> N
     (full,) = found
     assert full.broker == FULL
     assert "leadership of 1 partition transferred to other brokers" in full.summary
-    assert f"broker {FULL} led it in epoch 0, its writes have failed for" in said(full)
-    assert f"broker {leader} leads it now, in epoch 1" in said(full)
+    assert f"broker {FULL} led it in epoch 0, its writes have failed for" in text_of(full)
+    assert f"broker {leader} leads it now, in epoch 1" in text_of(full)
     written.assert_all_in(records[RECORDS:])
 
 
@@ -193,10 +193,10 @@ async def test_a_follower_whose_disk_is_full_leaves_the_isr_and_returns(disk: Di
         await until_in_sync(cluster, topic)
         end = await client.end_offset(topic, number)
 
-        async def look() -> bool:
+        async def check() -> bool:
             return sum(1 for _ in frames(replica)) > 0 and last_offset(replica) == end
 
-        await until(look, "the follower has everything")
+        await until(check, "the follower has everything")
     records = [r for r in await read(cluster, topic) if r.offset >= RECORDS]
 
     written.assert_all_in(records)
@@ -217,7 +217,7 @@ async def test_after_a_full_disk_a_killed_broker_starts_with_all_its_data(disk: 
         values = await fill_up(client, topic, number)
         disk.fill()
         try:
-            refused = await client.produce(topic, number, wire_batch(VALUE))
+            rejected = await client.produce(topic, number, wire_batch(VALUE))
             await cluster.kill(FULL)
         finally:
             if not isinstance(disk.disk, FileSizeLimit):
@@ -227,14 +227,14 @@ async def test_after_a_full_disk_a_killed_broker_starts_with_all_its_data(disk: 
     await until_in_sync(cluster, topic)
     async with WireClient(cluster.broker_address(FULL)) as client:
 
-        async def look() -> bool:
+        async def check() -> bool:
             return not (await client.fetch(topic, number, 0)).HasField("error")
 
-        await until(look, f"broker {FULL} leads {topic}/{number} again")
+        await until(check, f"broker {FULL} leads {topic}/{number} again")
         fetched = await client.fetch(topic, number, 0)
         resumed = await client.produce(topic, number, wire_batch(b"calm"))
 
-    assert_rejected(refused.error, errors_pb2.ERROR_CODE_STORAGE_ERROR, disk.disk.says)
+    assert_rejected(rejected.error, errors_pb2.ERROR_CODE_STORAGE_ERROR, disk.disk.message)
     assert values_of(fetched.batches) == values
     assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
 
@@ -266,7 +266,7 @@ async def test_a_full_disk_is_freed_by_a_deletion_and_by_retention_after_a_crash
         await cluster.ready()
         await until_in_sync(cluster, kept)
         assert await rejects(cluster, kept, numbers[kept])
-        said_next = [f.next_step for f in (await explained(cluster)).findings if f.broker == FULL]
+        next_steps = [f.next_step for f in (await explained(cluster)).findings if f.broker == FULL]
 
         async with Admin(cluster.bootstrap) as admin:
             await admin.delete_topic(deleted)
@@ -279,7 +279,7 @@ async def test_a_full_disk_is_freed_by_a_deletion_and_by_retention_after_a_crash
         await until_accepted(cluster, kept, numbers[kept])
     finally:
         disk.free()
-    assert any("or delete topics" in step for step in said_next)
+    assert any("or delete topics" in step for step in next_steps)
 
 
 async def rejects(cluster: LocalCluster, topic: str, partition: int) -> bool:
@@ -292,8 +292,8 @@ async def rejects(cluster: LocalCluster, topic: str, partition: int) -> bool:
 
 
 async def until_accepted(cluster: LocalCluster, topic: str, partition: int) -> None:
-    async def look() -> bool:
+    async def check() -> bool:
         async with WireClient(cluster.broker_address(FULL)) as client:
             return not (await client.produce(topic, partition, wire_batch(VALUE))).HasField("error")
 
-    await until(look, f"broker {FULL} takes records again")
+    await until(check, f"broker {FULL} takes records again")

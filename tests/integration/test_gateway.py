@@ -19,7 +19,7 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from integration.clusters import running_cluster
-from integration.explaining import causes_of, faults_of, said, the, tidelog, until_found
+from integration.explaining import causes_of, faults_of, text_of, the, tidelog, until_found
 from integration.process_limits import without_open_files
 from integration.suggested_steps import until_gone, without_standby
 from integration.topic_requests import TopicRequest, topic_requests
@@ -90,8 +90,8 @@ async def test_a_topic_is_created_changed_and_deleted_over_rest(gateway: httpx.A
 
     count = "/v1/topics/life/partition-count"
     assert (await gateway.put(count, json={"partitions": 3})).json()["added"] == 1
-    refused = await gateway.put(count, json={"partitions": 1})
-    assert (refused.status_code, refused.json()["code"]) == (422, "NOT_CONFIRMED")
+    rejected = await gateway.put(count, json={"partitions": 1})
+    assert (rejected.status_code, rejected.json()["code"]) == (422, "NOT_CONFIRMED")
     fewer = await gateway.put(count, json={"partitions": 1, "confirm": "life"})
     assert fewer.json()["removed"] == 2
 
@@ -101,14 +101,14 @@ async def test_a_topic_is_created_changed_and_deleted_over_rest(gateway: httpx.A
 
 
 async def test_a_partition_is_described_with_every_replica(gateway: httpx.AsyncClient) -> None:
-    await created(gateway, "told")
+    await created(gateway, "described")
 
     async def all_report() -> bool:
-        description = (await gateway.get("/v1/topics/told/partitions/1")).json()
+        description = (await gateway.get("/v1/topics/described/partitions/1")).json()
         roles = sorted(replica["role"] for replica in description["details"])
         return roles == ["follower", "follower", "leader"] and description["log"] is not None
 
-    await until(all_report, "all replicas tell how they stand")
+    await until(all_report, "all replicas report their state")
 
 
 class OtherGateway(NamedTuple):
@@ -150,10 +150,10 @@ async def gateways_of(cluster: LocalCluster) -> dict[str, str]:
 
 
 async def until_announced(cluster: LocalCluster, address: str, state: str = "alive") -> None:
-    async def look() -> bool:
+    async def check() -> bool:
         return (await gateways_of(cluster)).get(address) == state
 
-    await until(look, f"the gateway at {address} is {state}")
+    await until(check, f"the gateway at {address} is {state}")
 
 
 async def _carry_out(cluster: LocalCluster, finding: Finding) -> None:
@@ -181,7 +181,7 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
         found = await until_found(
             cluster,
             *(("gateway_silent", -1), ("no_standby", -1)),
-            saying=(
+            containing=(
                 f"gateway at {cluster.gateway_address} on {socket.gethostname()} has ended",
                 f"gateway at {paused.address} on {socket.gethostname()} is paused",
                 f"process {killed_pid},",
@@ -194,7 +194,7 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
         assert await faults_of(cluster, "beside/0") == []
         for finding in silent:
             assert healthy.address not in finding.summary
-            assert f"alive gateways: {healthy.address}" in said(finding)
+            assert f"alive gateways: {healthy.address}" in text_of(finding)
             await _carry_out(cluster, finding)
         await until_gone(cluster, "gateway_silent")
     for address in (cluster.gateway_address, paused.address):
@@ -211,7 +211,7 @@ async def test_a_gateway_out_of_open_files_is_explained(
     async with without_standby(cluster):
         with without_open_files(pid, short.address) as limit:
             found = await until_found(
-                cluster, ("open_files", -1), ("no_standby", -1), saying=("get no answer",)
+                cluster, ("open_files", -1), ("no_standby", -1), containing=("get no answer",)
             )
             finding = the(found, "open_files")
             faults = {cause for cause, _ in causes_of(found)}
@@ -220,7 +220,7 @@ async def test_a_gateway_out_of_open_files_is_explained(
         assert f"of {limit:,} are open" in finding.summary
         assert f"limit of open files of {name}" in finding.next_step
         assert "prlimit --pid PID --nofile=" in finding.next_step
-        assert healthy.address not in said(finding)
+        assert healthy.address not in text_of(finding)
         assert "gateway_silent" not in faults
         # The limit was raised, as the finding suggests.
         await until_gone(cluster, "open_files")
@@ -330,10 +330,10 @@ async def test_every_request_for_an_unknown_topic_is_answered_with_404(
 async def test_brokers_are_removed_by_an_operation_with_an_address(
     gateway: httpx.AsyncClient,
 ) -> None:
-    refused = await gateway.post(
+    rejected = await gateway.post(
         "/v1/brokers/remove", params={"dry_run": True}, json={"broker_ids": [3]}
     )
-    assert (refused.status_code, refused.json()["code"]) == (409, "NOT_ENOUGH_BROKERS")
+    assert (rejected.status_code, rejected.json()["code"]) == (409, "NOT_ENOUGH_BROKERS")
     added = await gateway.post("/v1/brokers/add", json={"broker_ids": [1], "operation_id": "again"})
     assert added.status_code in (200, 202)
     operation = added.json()["operation"]

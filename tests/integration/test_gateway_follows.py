@@ -116,9 +116,9 @@ async def test_some_records_of_a_request_may_fail(gateway: httpx.AsyncClient) ->
     topic = await created(gateway, "part")
     body = {"records": [{"value": 1}, {"value": 2, "partition": 9}]}
     answer = await gateway.post(f"/v1/topics/{topic}/records", json=body)
-    written, refused = answer.json()["results"]
+    written, rejected = answer.json()["results"]
     assert (answer.status_code, written["error"]) == (207, None)
-    assert refused["error"]["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert rejected["error"]["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 async def sent_record(gateway: httpx.AsyncClient, topic: str, **request: Any) -> httpx.Response:

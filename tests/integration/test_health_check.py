@@ -23,9 +23,9 @@ async def check(*arguments: str) -> tuple[int, str]:
         *arguments,
         stdout=asyncio.subprocess.PIPE,
     )
-    said, _ = await process.communicate()
+    output, _ = await process.communicate()
     assert process.returncode is not None
-    return process.returncode, said.decode()
+    return process.returncode, output.decode()
 
 
 @pytest.fixture
@@ -61,21 +61,23 @@ async def test_a_server_that_does_not_serve_yet_is_alive_and_not_healthy(
 async def test_an_absent_server_is_unhealthy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    status, said = await check("grpc", f"127.0.0.1:{port}")
+    status, output = await check("grpc", f"127.0.0.1:{port}")
     assert status == 1
-    assert "refused" in said
+    assert "refused" in output
 
 
 async def test_an_http_service_is_checked_for_readiness() -> None:
-    asked = []
+    requests = []
 
-    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readline())
+    async def answer_unavailable(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        requests.append(await reader.readline())
         writer.write(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")
         writer.close()
 
-    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(answer_unavailable, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        status, said = await check("http", f"127.0.0.1:{port}")
-    assert (status, asked) == (1, [b"GET /ready HTTP/1.1\r\n"])
-    assert "503" in said
+        status, output = await check("http", f"127.0.0.1:{port}")
+    assert (status, requests) == (1, [b"GET /ready HTTP/1.1\r\n"])
+    assert "503" in output

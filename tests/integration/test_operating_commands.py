@@ -85,8 +85,8 @@ async def test_a_cluster_grows_is_maintained_and_shrinks_by_commands_alone(
     assert (len(logs), len(ends), sum(ends)) == (12, 6, len(VALUES))
 
     # No replica moves before the operator has confirmed.
-    refused = await tidelog(cluster, "brokers", "add", "4")
-    assert (refused.status, "--dry-run" in refused.err) == (ExitStatus.USAGE, True)
+    rejected = await tidelog(cluster, "brokers", "add", "4")
+    assert (rejected.status, "--dry-run" in rejected.err) == (ExitStatus.USAGE, True)
     planned = (await tidelog(cluster, "brokers", "add", "4", "--dry-run", "--json")).document()
     assert (await shares(cluster)).get(4, 0) == 0
     assert planned["plan"]["replicas_added"] == planned["plan"]["minimum_replicas_added"] == 3
@@ -199,12 +199,12 @@ async def test_a_partition_is_recovered_with_the_loss_that_was_shown(cluster: Lo
             described = await admin.describe_recovery(topic, timeout_ms=1_000)
         return any(s.described for found in described for s in found.survivors)
 
-    await until(is_shown, "broker 2 has told how far its log reaches", PATIENCE_SECONDS)
+    await until(is_shown, "broker 2 has reported the end of its log", PATIENCE_SECONDS)
     printed = await done(cluster, "recovery", "describe", f"{topic}/0", "--json")
     ((_, survivor),) = [found["survivors"] for found in json.loads(printed)]
     assert (survivor["broker_id"], survivor["log_end_offset"]) == (2, 100)
-    refused = await tidelog(cluster, "recovery", "choose", f"{topic}/0=2")
-    assert refused.status == ExitStatus.USAGE
+    rejected = await tidelog(cluster, "recovery", "choose", f"{topic}/0=2")
+    assert rejected.status == ExitStatus.USAGE
     shown = await done(cluster, "recovery", "choose", f"{topic}/0=2", "--dry-run")
     assert "What only 1 holds is lost, too" in shown
     assert (await describe(cluster, topic)).partitions[0].leader == NO_LEADER

@@ -44,11 +44,11 @@ async def on_three(cluster: LocalCluster, what: str) -> str:
 async def until_over(cluster: LocalCluster, operation_id: str) -> Operation:
     async with Admin(cluster.bootstrap) as admin:
 
-        async def look() -> Operation | None:
+        async def check() -> Operation | None:
             operation = await admin.describe_operation(operation_id)
             return operation if operation.has_ended else None
 
-        ended = await until(look, f"operation {operation_id} has ended")
+        ended = await until(check, f"operation {operation_id} has ended")
     assert ended is not None
     return ended
 
@@ -57,11 +57,13 @@ async def replicas_of(cluster: LocalCluster, topic: str) -> list[tuple[int, ...]
     return [tuple(p.replicas) for p in (await describe(cluster, topic)).partitions]
 
 
-async def until_replicas(cluster: LocalCluster, topic: str, wanted: list[tuple[int, ...]]) -> None:
-    async def look() -> bool:
-        return await replicas_of(cluster, topic) == wanted
+async def until_replicas(
+    cluster: LocalCluster, topic: str, expected: list[tuple[int, ...]]
+) -> None:
+    async def check() -> bool:
+        return await replicas_of(cluster, topic) == expected
 
-    await until(look, f"{topic} has the replicas {wanted}")
+    await until(check, f"{topic} has the replicas {expected}")
 
 
 @pytest.mark.rule("reassignment-of-replicas")

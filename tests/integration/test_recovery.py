@@ -80,8 +80,8 @@ async def test_after_a_reboot_of_all_machines_the_best_log_leads_and_the_partiti
         assert len(await read_values(cluster, "balanced")) == 101
 
         assert (await partition_of(cluster, "manual")).leader == NO_LEADER
-        status, said = await tidelog(cluster, "topics", "recover", "manual", "--yes")
-        assert (status, said) == (0, "Partition 0 of topic manual has a leader.\n")
+        status, output = await tidelog(cluster, "topics", "recover", "manual", "--yes")
+        assert (status, output) == (0, "Partition 0 of topic manual has a leader.\n")
         recovered = (await until_in_sync(cluster, "manual")).partitions[0]
         assert recovered.unclean_leader_epoch == recovered.leader_epoch
         assert len(await read_values(cluster, "manual")) == 101
@@ -108,13 +108,13 @@ async def test_a_permanently_lost_replica_is_awaited_until_an_administrator_decl
         await cluster.ready()
 
         recover = ("topics", "recover", "sea", "--yes")
-        status, said = await tidelog(cluster, *recover, "--timeout", "1")
+        status, output = await tidelog(cluster, *recover, "--timeout", "1")
         assert status == ExitStatus.TIMED_OUT
-        assert f"waits for the replicas [{lost}]" in said
+        assert f"waits for the replicas [{lost}]" in output
         assert (await partition_of(cluster, "sea")).leader == NO_LEADER
 
-        status, said = await tidelog(cluster, *recover, "--from-live-replicas")
-        assert (status, said) == (0, "Partition 0 of topic sea has a leader.\n")
+        status, output = await tidelog(cluster, *recover, "--from-live-replicas")
+        assert (status, output) == (0, "Partition 0 of topic sea has a leader.\n")
         assert len(await read_values(cluster, "sea")) == 100
         cluster.start_broker(lost)
         await until_in_sync(cluster, "sea")

@@ -14,8 +14,8 @@ from integration.explaining import (
     append,
     assert_not_blamed,
     explained,
-    said,
     split,
+    text_of,
     the,
     tidelog,
     until_found,
@@ -56,7 +56,7 @@ async def test_a_different_valid_batch_on_one_disk_is_found_and_explained(tmp_pa
         found = await until_found(cluster, ("replicas_diverged", leader))
 
         async def located() -> bool:
-            return "the first batch that differs" in said(
+            return "the first batch that differs" in text_of(
                 the(await explained(cluster), "replicas_diverged")
             )
 
@@ -83,7 +83,7 @@ async def test_a_different_valid_batch_on_one_disk_is_found_and_explained(tmp_pa
         resolved = [p.name for p in (cluster.broker_data_dir(leader) / "evidence").iterdir()]
 
     finding = the(found, "replicas_diverged")
-    line = said(finding)
+    line = text_of(finding)
     assert status == ExitStatus.DONE
     assert not any(f.cause == "replicas_diverged" for f in unexplained)
     assert (finding.topic, finding.partition, finding.severity) == (topic, partition, "critical")

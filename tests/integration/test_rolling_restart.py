@@ -51,7 +51,7 @@ async def test_no_send_fails_and_nothing_is_lost(tmp_path: Path, config: Mapping
         # Each transfer completed before its broker stopped, and no stop was taken for a crash: a
         # service that suspected one found the registration already gone.
         assert events(cluster, "stopped_before_hand_over") == []
-        fenced = [told["stage"] for told in events(cluster, "broker_fenced")]
+        fenced = [change["stage"] for change in events(cluster, "broker_fenced")]
         assert fenced.count("requested") == fenced.count("failed")
         # Each partition that a stopping broker led was moved once, and nothing else was.
         epochs = [sum(p.leader_epoch for p in topic.partitions) for topic in (before, now)]

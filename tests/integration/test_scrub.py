@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
-from integration.explaining import assert_not_blamed, said, the, tidelog, until_found
+from integration.explaining import assert_not_blamed, text_of, the, tidelog, until_found
 from integration.explaining import explained as explanation_of
 from integration.logs import LogSince
 from integration.scraped import scrape
@@ -84,14 +84,14 @@ async def scrub_until(
     """Starts passes until the broker reports this cause: a pass checks what was flushed before
     it."""
 
-    async def look() -> bool:
-        if log.told(kind, stage):
+    async def check() -> bool:
+        if log.state_changes(kind, stage):
             return True
         status, printed = await tidelog(cluster, "brokers", "scrub", str(broker_id), "--full-rate")
         assert status == ExitStatus.DONE, printed
-        return bool(log.told(kind, stage))
+        return bool(log.state_changes(kind, stage))
 
-    await until(look, f"broker {broker_id} reports {kind}")
+    await until(check, f"broker {broker_id} reports {kind}")
 
 
 async def damage_found_by_scrub(cluster: LocalCluster, broker_id: int) -> float:
@@ -122,14 +122,14 @@ async def test_a_flipped_byte_is_repaired_before_it_is_read(
     await until_in_sync(cluster, topic.name)
 
     assert faults(replica) == []
-    [event] = log.told("replica_damaged")
+    [event] = log.state_changes("replica_damaged")
     assert (event["topic"], event["partition"], event["cause"]) == (topic.name, 0, "corrupt")
     assert "CRC32C" in event["details"]["why"]
     [event] = log.events("scrub_found_damage")
     assert event["partition"] == f"{topic.name}/0"
     assert await damage_found_by_scrub(cluster, damaged) == found_before + 1
     others = [log_of(cluster, b) for b in BROKERS if b != damaged]
-    assert not any(other.told("batch_damaged") for other in others)
+    assert not any(other.state_changes("batch_damaged") for other in others)
     values = [record.value for record in await read(cluster, topic.name)]
     assert values == [b"%d " % number + VALUE for number in range(RECORDS)]
     assert_not_blamed(await explanation_of(cluster), f"{topic.name}/0")
@@ -169,12 +169,12 @@ async def test_in_the_only_copy_just_the_damaged_batch_becomes_unreadable(
 
     assert [(error.first_offset, error.next_offset) for error in errors] == [(lost, lost + 1)]
     assert offsets == [offset for offset in range(RECORDS) if offset != lost]
-    [event] = log.told("batch_damaged")
+    [event] = log.state_changes("batch_damaged")
     assert (event["details"]["first_offset"], event["details"]["next_offset"]) == (lost, lost + 1)
-    assert log.told("resignation") == []
+    assert log.state_changes("resignation") == []
     finding = the(found, causes.RECORDS_DAMAGED, damaged)
     assert (finding.topic, finding.partition) == (topic.name, 0)
-    assert f"at offsets {lost} to {lost} cannot be read" in said(finding)
+    assert f"at offsets {lost} to {lost} cannot be read" in text_of(finding)
     assert_not_blamed(found, f"{bystander.name}/0")
     metrics = await scrape(cluster.broker_metrics(damaged))
     assert metrics.value("damaged_batches") == 1
@@ -192,7 +192,7 @@ async def test_a_pass_that_its_bound_delays_is_reported(
     ) as cluster:
         await written(cluster, 1)
         why = "scrub_bytes_per_second bounds its rate"
-        found = await until_found(cluster, (causes.SCRUB_OVERDUE, 1), saying=(why,))
+        found = await until_found(cluster, (causes.SCRUB_OVERDUE, 1), containing=(why,))
         late = the(found, causes.SCRUB_OVERDUE)
         assert late.severity == causes.WARNING
         assert "Raise the setting of broker 1 that is named" in late.next_step

@@ -96,10 +96,10 @@ async def test_an_unknown_method_is_unimplemented(cluster: LocalCluster) -> None
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
             "/tidelog.v1.BrokerService/Forget"
         )
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(grpc.aio.AioRpcError) as rejected:
             await call(b"", timeout=TIMEOUT_SECONDS)
 
-    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert rejected.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_every_value_in_etcd_is_json_that_a_person_can_read(

@@ -49,9 +49,9 @@ async def _read_until(
 async def test_the_topic_receives_the_events_of_all_services(cluster: LocalCluster) -> None:
     services = {f"broker-{broker_id}" for broker_id in cluster.broker_ids}
     services.add(f"controller-{await cluster.active_controller()}")
-    topic = new_name("told")
+    topic = new_name("reported")
     await create_topic(cluster, topic, 3)
-    seen = await _read_until(cluster, topic, services, f"{services} have told of {topic}")
+    seen = await _read_until(cluster, topic, services, f"{services} have reported {topic}")
     assert STATE_CHANGES_TOPIC not in {event.topic for event in seen}
 
 
@@ -71,7 +71,7 @@ async def test_events_buffered_while_the_topic_is_unavailable_are_written_later(
         cluster.start_broker(broker_id)
     await cluster.ready()
     await _read_until(
-        cluster, topic, {"broker-1", controller}, f"what was told of {topic} is in the topic"
+        cluster, topic, {"broker-1", controller}, f"all events of {topic} are in the topic"
     )
 
 
@@ -127,5 +127,5 @@ async def test_without_the_topic_services_continue_and_count_dropped_events(tmp_
         async def held() -> bool:
             return len(log.events("state_changes_held")) == 1
 
-        await until(held, "broker 1 says that it holds its events back")
+        await until(held, "broker 1 reports that it holds its events back")
         await connections.close()

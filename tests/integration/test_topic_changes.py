@@ -73,12 +73,12 @@ async def test_removed_partitions_are_gone_from_every_disk_and_the_others_keep_t
     await until_in_sync(cluster, topic)
 
     request = admin_pb2.RemovePartitionsRequest(topic=topic, partitions=1, timeout_ms=TIMEOUT_MS)
-    refused = await controller.admin.RemovePartitions(request)
+    rejected = await controller.admin.RemovePartitions(request)
     request.confirm_topic = topic
     answer = await controller.admin.RemovePartitions(request)
 
     assert_rejected(
-        refused.error, errors_pb2.ERROR_CODE_NOT_CONFIRMED, topic, "as the confirmation"
+        rejected.error, errors_pb2.ERROR_CODE_NOT_CONFIRMED, topic, "as the confirmation"
     )
     assert (answer.error.message, answer.removed, list(answer.pending_brokers)) == ("", 2, [])
     assert await read_values(cluster, topic) == [value]
@@ -158,9 +158,9 @@ async def test_a_consumer_reads_new_records_after_its_partition_was_removed_and_
         consumer.assign([name])
         values: list[bytes | None] = []
 
-        async def are_read(wanted: list[bytes]) -> bool:
+        async def are_read(expected: list[bytes]) -> bool:
             values.extend(record.value for record in await consumer.poll())
-            return values == wanted
+            return values == expected
 
         await write(cluster, topic, former, partition=1)
         await until(lambda: are_read(former), "the former partition is read")
@@ -202,11 +202,11 @@ async def test_a_changed_configuration_takes_effect_without_a_restart(
     leader = described.partitions[0].leader
     async with WireClient(cluster.broker_address(leader)) as broker:
 
-        async def look() -> bool:
+        async def check() -> bool:
             result = await broker.produce(topic, 0, wire_batch(b"x" * 4096))
             return result.error.code == errors_pb2.ERROR_CODE_BATCH_TOO_LARGE
 
-        await until(look, "the leader refuses a batch that is too large now")
+        await until(check, "the leader refuses a batch that is too large now")
 
     async def is_known() -> bool:
         """Whichever broker is asked."""

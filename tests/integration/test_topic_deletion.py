@@ -66,10 +66,10 @@ async def test_a_deleted_topic_is_unknown_to_every_broker(cluster: LocalCluster)
     for broker_id in cluster.broker_ids:
         async with WireClient(cluster.broker_address(broker_id)) as client:
 
-            async def look(client: WireClient = client) -> bool:
+            async def check(client: WireClient = client) -> bool:
                 return (await client.metadata(topic)).HasField("error")
 
-            await until(look, f"broker {broker_id} knows that {topic} is gone")
+            await until(check, f"broker {broker_id} knows that {topic} is gone")
             result = await client.produce(topic, 0, wire_batch(b"calm"))
         assert_rejected(
             result.error,

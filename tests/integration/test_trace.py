@@ -88,7 +88,7 @@ async def test_the_trace_of_a_request_is_in_the_events_of_every_replica_and_in_t
                 replicas = {(e.partition, e.broker) for e in done if e.broker >= 0}
                 return events if len(replicas) == 6 else []
 
-            events = await until(request_events, "each of six replicas has told that it began")
+            events = await until(request_events, "each of six replicas has reported its start")
         async with Admin(cluster.bootstrap) as admin:
             with admin.traced() as deletion:
                 await admin.delete_topic(topic)

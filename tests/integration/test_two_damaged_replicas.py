@@ -53,15 +53,17 @@ def unreadable(replica: Path) -> list[int]:
 async def until_found(cluster: LocalCluster, logs: Mapping[int, LogSince]) -> None:
     """Scrubs of these brokers begin at once, and are repeated until each has found its damage."""
 
-    async def look() -> bool:
-        waiting = [b for b, log in logs.items() if not log.told("replica_damaged", "completed")]
+    async def check() -> bool:
+        waiting = [
+            b for b, log in logs.items() if not log.state_changes("replica_damaged", "completed")
+        ]
         for status, printed in await asyncio.gather(
             *(tidelog(cluster, "brokers", "scrub", str(b), "--full-rate") for b in waiting)
         ):
             assert status == ExitStatus.DONE, printed
         return not waiting
 
-    await until(look, f"brokers {sorted(logs)} report their damage")
+    await until(check, f"brokers {sorted(logs)} report their damage")
 
 
 @pytest.mark.rule("damage-costs-only-its-batch")
@@ -99,9 +101,9 @@ async def repaired(
     assert all(len(unreadable(replica)) == 1 for replica in replicas.values())
     await until_found(cluster, logs)
 
-    async def look() -> bool:
+    async def check() -> bool:
         return not any(map(unreadable, replicas.values()))
 
-    await until(look, f"each replica of {topic.name} has all records")
+    await until(check, f"each replica of {topic.name} has all records")
     await until_in_sync(cluster, topic.name)
     assert [record.value for record in await read(cluster, topic.name)] == values

@@ -18,7 +18,7 @@ from integration.explaining import (
     assert_not_blamed,
     explained,
     faults_of,
-    said,
+    text_of,
     the,
     until_found,
 )
@@ -68,8 +68,8 @@ def registration_log(cluster: LocalCluster, broker_id: int) -> LogSince:
 
 async def last_registration(log: LogSince) -> str:
     """Why its directory is not intact; empty: it is intact."""
-    await until_true(lambda: bool(log.told("registration", "completed")), "it registers")
-    return str(log.told("registration", "completed")[-1]["details"]["not_intact_reason"])
+    await until_true(lambda: bool(log.state_changes("registration", "completed")), "it registers")
+    return str(log.state_changes("registration", "completed")[-1]["details"]["not_intact_reason"])
 
 
 @pytest.mark.rule("broker-id-bound-to-directory")
@@ -149,8 +149,8 @@ async def test_an_abandoned_directory_is_replaced_and_never_intact_again(
     log = registration_log(cluster, 2)
     cluster.start_broker(2)
     await cluster.broker_process(2).wait()
-    [said] = log.events("cannot_start")
-    assert new_id in said["why"]
+    [line] = log.events("cannot_start")
+    assert new_id in line["why"]
 
     await restart_broker(cluster, 2, {"replace_directory": new_id})
     assert f"it replaces data directory {new_id}" in await last_registration(log)
@@ -202,13 +202,13 @@ async def test_a_copied_directory_waits_for_the_original(
     log = registration_log(cluster, 1)
     twin.process.start()
     try:
-        await twin.until_says("broker_id_taken")
+        await twin.until_logged("broker_id_taken")
         found = await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
     finally:
         await twin.process.stop()
     contested = the(found, causes.BROKER_ID_CONTESTED)
     assert "waits for the registration of the first one to end" in contested.summary
-    assert not log.told("registration_lost")
+    assert not log.state_changes("registration_lost")
 
 
 async def test_a_waiting_copy_takes_over_from_a_dead_broker_and_is_always_reported(
@@ -220,12 +220,12 @@ async def test_a_waiting_copy_takes_over_from_a_dead_broker_and_is_always_report
     twin = second_process(cluster, tmp_path, 1)
     twin.process.start()
     try:
-        await twin.until_says("broker_id_taken")
+        await twin.until_logged("broker_id_taken")
         await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
         await cluster.kill(1)
         cause = ""
         while cause != causes.DIRECTORY_NOT_INTACT:
-            named = [f for f in (await explained(cluster)).findings if str(copy) in said(f)]
+            named = [f for f in (await explained(cluster)).findings if str(copy) in text_of(f)]
             assert {f.broker for f in named} == {1}
             [cause] = {f.cause for f in named}
         cluster.start_broker(1)

@@ -76,7 +76,7 @@ async def until_in_sync(
     `topic_id`, `partitions`: the expected topic of that name, and its least number of partitions; a
     broker that has not received a change yet reports the previous state."""
 
-    async def look() -> TopicDescription | None:
+    async def check() -> TopicDescription | None:
         described = None
         for broker_id in cluster.broker_ids:
             if not cluster.broker_process(broker_id).running:
@@ -94,7 +94,7 @@ async def until_in_sync(
                 return None
         return described
 
-    found = await until(look, f"every ISR of {topic} is full", timeout_seconds)
+    found = await until(check, f"every ISR of {topic} is full", timeout_seconds)
     assert found is not None
     return found
 
@@ -102,20 +102,20 @@ async def until_in_sync(
 async def until_led_by_another(
     cluster: LocalCluster, topic: str, previous: PartitionDescription
 ) -> PartitionDescription:
-    async def look() -> PartitionDescription | None:
+    async def check() -> PartitionDescription | None:
         now = await partition_of(cluster, topic, previous.partition)
         return now if now.leader not in (-1, previous.leader) else None
 
-    found = await until(look, f"{topic}/{previous.partition} is led by another broker")
+    found = await until(check, f"{topic}/{previous.partition} is led by another broker")
     assert found is not None
     return found
 
 
 async def until_isr(cluster: LocalCluster, topic: str, isr: set[int], partition: int = 0) -> None:
-    async def look() -> bool:
+    async def check() -> bool:
         return set((await partition_of(cluster, topic, partition)).isr) == isr
 
-    await until(look, f"the ISR of {topic}/{partition} is {isr}")
+    await until(check, f"the ISR of {topic}/{partition} is {isr}")
 
 
 async def write(
@@ -139,12 +139,12 @@ async def read(
 
         committed = sum(ends[partition] - starts[partition] for partition in partitions)
 
-        async def look() -> bool:
+        async def check() -> bool:
             if len(records) < committed:
                 records.extend(await consumer.poll())
             return len(records) >= committed
 
-        await until(look, f"{topic} is read to its end", timeout_seconds)
+        await until(check, f"{topic} is read to its end", timeout_seconds)
     return [r for r in records if r.offset < ends[TopicPartition(r.topic, r.partition)]]
 
 

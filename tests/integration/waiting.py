@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 
 async def until(
-    look: Callable[[], Awaitable[T]], what: str, timeout_seconds: float = TIMEOUT_SECONDS
+    check: Callable[[], Awaitable[T]], what: str, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> T:
-    """Returns the first true value of `look`. Fails with its last value when the time is up;
-    exceptions of `look` are passed on."""
+    """Returns the first true value of `check`. Fails with its last value when the time is up;
+    exceptions of `check` are passed on."""
     seen: object = "nothing yet"
     started = time.monotonic()
     try:
         async with asyncio.timeout(timeout_seconds):
-            while not (found := await look()):
+            while not (found := await check()):
                 seen = found
                 pause = (time.monotonic() - started) / 10
                 await asyncio.sleep(min(max(pause, MIN_POLL_SECONDS), MAX_POLL_SECONDS))
@@ -36,9 +36,9 @@ async def until(
 
 
 async def until_true(
-    look: Callable[[], bool], what: str, timeout_seconds: float = TIMEOUT_SECONDS
+    check: Callable[[], bool], what: str, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> None:
     async def ask() -> bool:
-        return look()
+        return check()
 
     await until(ask, what, timeout_seconds)

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
         processes=options.processes,
         max_seconds=MAX_SECONDS[size],
         max_seconds_in_all=MAX_SECONDS_IN_ALL[size],
-        tell=None if options.json else say,
+        show=None if options.json else say,
     )
     report = to_report(findings, time.monotonic() - started)
     if options.output is not None:
@@ -63,12 +64,12 @@ def run_all(
     processes: int,
     max_seconds: float,
     max_seconds_in_all: float,
-    tell: Any = None,
+    show: Callable[[str], None] | None = None,
 ) -> list[Finding]:
     """Runs explorations in the order in which they are listed, the largest first.
 
-    Findings are passed to `tell` as they end. Once all together have used `max_seconds_in_all`,
-    no further one begins: the rest counts as not exhausted.
+    Descriptions of findings are passed to `show` as they end. Once all together have used
+    `max_seconds_in_all`, no further one begins: the rest counts as not exhausted.
     """
     # Forked processes would inherit the caches of their parent.
     context = multiprocessing.get_context("spawn")
@@ -92,12 +93,12 @@ def run_all(
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 finding = found[running.pop(future)] = future.result()
-                if tell is not None:
-                    tell(told(finding))
+                if show is not None:
+                    show(describe(finding))
     return [found[i] if i in found else unexplored(job) for i, job in enumerate(jobs)]
 
 
-def told(finding: Finding) -> str:
+def describe(finding: Finding) -> str:
     b = finding.budgets
     kinds = "+".join(b["kinds"])
     late = f", {b['in_flight']} in flight of {'+'.join(b['late'])}" if b["late"] else ""
@@ -112,6 +113,19 @@ def told(finding: Finding) -> str:
 
 
 def to_report(findings: list[Finding], seconds: float) -> dict[str, Any]:
+    """Returns the keys of `out/model.json`.
+
+    - `states`, `transitions`: sums over all explorations.
+    - `violations`: `scenario`, `invariant` and `story` of each violation of the real rules.
+    - `rules_caught`, `rules_not_caught`: the rules that were switched off, by whether an invariant
+      broke.
+    - `not_exhausted`: the scenarios that a bound on states or time ended, or that did not start.
+    - `scenarios`: each exploration of the real rules.
+    - `rules`: each exploration without a rule, with this `rule` and the `invariant` that broke;
+      empty: none broke.
+    - `seconds`: the wall time of the run.
+    - `processor_seconds`: the sum of all explorations, in any number of processes.
+    """
     real = [finding for finding in findings if not finding.rule]
     removed = [finding for finding in findings if finding.rule]
     return {
@@ -125,14 +139,24 @@ def to_report(findings: list[Finding], seconds: float) -> dict[str, Any]:
         "rules_caught": [f.rule for f in removed if f.invariant],
         "rules_not_caught": [f.rule for f in removed if not f.invariant],
         "not_exhausted": [f.scenario for f in real if not f.complete and not f.invariant],
-        "scenarios": [_summary(f) for f in real],
-        "rules": [{"rule": f.rule, "invariant": f.invariant, **_summary(f)} for f in removed],
+        "scenarios": [exploration(f) for f in real],
+        "rules": [{"rule": f.rule, "invariant": f.invariant, **exploration(f)} for f in removed],
         "seconds": round(seconds, 1),
         "processor_seconds": round(sum(finding.seconds for finding in findings), 1),
     }
 
 
-def _summary(finding: Finding) -> dict[str, Any]:
+def exploration(finding: Finding) -> dict[str, Any]:
+    """Returns the keys of an exploration.
+
+    - `scenario`, `budgets`: its name and its bounds: faults, records, epochs, late messages.
+    - `states`, `transitions`, `depth`: the number of states and of transitions between them, and
+      the number of steps to the farthest state.
+    - `seconds`: its processor time.
+    - `verdict`: of the real rules, `holds`, `VIOLATED` or `NOT EXHAUSTED`; without a rule, `caught`
+      or `NOT CAUGHT`.
+    - `story`: the steps to the violation; empty: there is none.
+    """
     return {
         "scenario": finding.scenario,
         "budgets": finding.budgets,

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .invariants import broken_by_late
+from .joiner_guards import guard_holds, joiners_of
 from .scenarios import Scenario
-from .steps import Steps, guard_holds, joiners_of
+from .steps import Steps
 from .values import (
     PRESENT,
     Command,
@@ -100,36 +101,43 @@ class BrokerActions:
         """
         forms = self._steps.forms(slot, state[STORE]) if self._has_topics else (Form.ONE,)
         for form in forms:
-            told, store = self._steps.told(number, state[STORE], form)
-            if (told, store) != (number, state[STORE]):
-                label: Label = ("is told", slot, form.name)
-                messages = self._steps.unfenced(state[MESSAGES], told)
+            updated, store = self._steps.commanded(number, state[STORE], form)
+            if (updated, store) != (number, state[STORE]):
+                label: Label = ("takes", slot, form.name)
+                messages = self._steps.unfenced(state[MESSAGES], updated)
                 after = put(put(state, STORE, store), MESSAGES, messages)
-                yield self.changed(after, label, slot, told)
+                yield self.changed(after, label, slot, updated)
             if not self._commands_are_late:
                 continue
             command = self._steps.command(slot, state[STORE], form)
             if command is not None and command.kind in self._late:
-                for reign in range(command.reign + 1):
-                    label = ("a command is late", slot, form.name, command.reign - reign)
-                    yield from self.sent(state, label, command._replace(reign=reign))
+                for controller_epoch in range(command.controller_epoch + 1):
+                    label = (
+                        "a command is late",
+                        slot,
+                        form.name,
+                        command.controller_epoch - controller_epoch,
+                    )
+                    yield from self.sent(
+                        state, label, command._replace(controller_epoch=controller_epoch)
+                    )
 
     # -- data ------------------------------------------------------------------------------
 
     def _follows(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
-        asked = self._steps.position(number)
-        if asked is None:
+        position = self._steps.position(number)
+        if position is None:
             return
-        both = self._steps.fetch(number, state[asked.leader])
+        both = self._steps.fetch(number, state[position.leader])
         if both is not None:
-            told, served = both
-            label = ("fetches", slot, asked.leader)
-            yield self.changed(put(state, slot, told), label, asked.leader, served)
+            updated, served = both
+            label = ("fetches", slot, position.leader)
+            yield self.changed(put(state, slot, updated), label, position.leader, served)
         if "fetch" in self._late:
-            request = FetchRequest("fetch", slot, replica.life, asked)
-            if self._steps.fences(state[asked.leader], request):
+            request = FetchRequest("fetch", slot, replica.incarnation, position)
+            if self._steps.fences(state[position.leader], request):
                 return
-            yield from self.sent(state, ("sends a fetch", slot, asked.leader), request)
+            yield from self.sent(state, ("sends a fetch", slot, position.leader), request)
 
     def _syncs(self, state: State, slot: int, number: int, replica: Replica) -> Iterator[Step]:
         for up_to in range(replica.flushed + 1, len(replica.log) + 1):
@@ -180,10 +188,10 @@ class BrokerActions:
 
     def _is_away(self, state: State, broker: int, leader: Replica) -> bool:
         """Whether the broker cannot have fetched from this leader lately."""
-        asked = self._steps.position(state[broker])
+        position = self._steps.position(state[broker])
         assert leader.value is not None
         at = (leader.broker, leader.value.epoch, leader.topic)
-        return asked is None or (asked.leader, asked.epoch, asked.topic) != at
+        return position is None or (position.leader, position.epoch, position.topic) != at
 
     def _compare_and_swap(self, state: State, slot: int, number: int) -> Step:
         """Returns the step of the leader's write together with its answer."""
@@ -217,11 +225,11 @@ class BrokerActions:
                     pass  # a controller's message, which concerns no broker
 
     def _request_arrives(self, state: State, message: FetchRequest) -> Iterator[Step]:
-        _, follower, life, asked = message
-        leader = asked.leader
+        _, follower, incarnation, position = message
+        leader = position.leader
         if not self._replicas[state[leader]].up:
             return
-        served, answer = self._steps.serve(state[leader], follower, life, asked)
+        served, answer = self._steps.serve(state[leader], follower, incarnation, position)
         label = ("a late fetch arrives", follower, leader)
         arrived = self.changed(state, label, leader, served)
         if served != state[leader]:
@@ -229,18 +237,18 @@ class BrokerActions:
         if answer is None or "answer" not in self._late:
             return
         if self._replicas[state[follower]].up:
-            response = FetchResponse("answer", follower, asked, answer)
+            response = FetchResponse("answer", follower, position, answer)
             label = ("a late fetch arrives and is answered", follower, leader)
             for step in self.sent(arrived.state, label, response):
                 yield step._replace(broken=arrived.broken)
 
     def _response_arrives(self, state: State, message: FetchResponse) -> Iterator[Step]:
-        _, follower, asked, answer = message
+        _, follower, position, answer = message
         if not self._replicas[state[follower]].damaged:
-            told = self._steps.follow(state[follower], asked, answer)
-            if told != state[follower]:
-                label = ("a late answer arrives", follower, asked.leader)
-                yield self.changed(state, label, follower, told)
+            updated = self._steps.follow(state[follower], position, answer)
+            if updated != state[follower]:
+                label = ("a late answer arrives", follower, position.leader)
+                yield self.changed(state, label, follower, updated)
 
     def _isr_write_arrives(self, state: State, message: IsrWrite) -> Iterator[Step]:
         store = self.world.stores.values[state[STORE]]
@@ -254,9 +262,11 @@ class BrokerActions:
     def _command_arrives(self, state: State, command: Command) -> Step:
         """Returns the step in which a command arrives; a rejected one equals a lost one."""
         slot = command.broker
-        taken = self._steps.told_late(state[slot], command)
-        broken = broken_by_late(self._replicas[state[slot]], self._replicas[taken], command.reign)
-        taken = self._steps.settled(taken, state[MESSAGES])
+        taken = self._steps.commanded_late(state[slot], command)
+        broken = broken_by_late(
+            self._replicas[state[slot]], self._replicas[taken], command.controller_epoch
+        )
+        taken = self._steps.quiescent(taken, state[MESSAGES])
         state = put(state, MESSAGES, self._steps.unfenced(state[MESSAGES], taken))
         label = ("a late command arrives", slot, command.form.name)
         step = self.changed(state, label, slot, taken)

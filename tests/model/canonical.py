@@ -8,7 +8,7 @@ incarnation.
 from __future__ import annotations
 
 from .values import (
-    NEXT_LIFE,
+    NEXT_INCARNATION,
     UNTIL_ADMITTED,
     Command,
     ElectionWrite,
@@ -34,8 +34,8 @@ Renaming = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 def _of_members(masks: list[int], *groups: tuple[MemberKey, ...]) -> None:
     for group in groups:
-        for broker, life in group:
-            masks[broker - 1] |= 1 << life
+        for broker, incarnation in group:
+            masks[broker - 1] |= 1 << incarnation
 
 
 def _of_value(masks: list[int], value: Value | None) -> None:
@@ -49,18 +49,20 @@ def of_store(store: Store) -> Masks:
     for registrations in (store.registered, store.seen, store.noticed):
         for index, registered in enumerate(registrations or ()):
             if registered is not None:
-                masks[index] |= 1 << registered.life
+                masks[index] |= 1 << registered.incarnation
     return masks[0], masks[1], masks[2]
 
 
 def of_replica(replica: Replica) -> Masks:
     masks = [0, 0, 0]
-    masks[replica.broker - 1] |= 1 << replica.life | 1 << replica.own | 1 << replica.asked
+    masks[replica.broker - 1] |= (
+        1 << replica.incarnation | 1 << replica.own | 1 << replica.registering
+    )
     _of_value(masks, replica.value)
     if replica.leading is not None:
         _of_value(masks, replica.leading.proposed)
         for index, progress in enumerate(replica.leading.followers):
-            masks[index] |= 1 << progress.life
+            masks[index] |= 1 << progress.incarnation
     return masks[0], masks[1], masks[2]
 
 
@@ -68,15 +70,15 @@ def of_messages(messages: tuple[Message, ...]) -> Masks:
     masks = [0, 0, 0]
     for message in messages:
         match message:
-            case FetchRequest(_, follower, life, _):
-                masks[follower - 1] |= 1 << life
+            case FetchRequest(_, follower, incarnation, _):
+                masks[follower - 1] |= 1 << incarnation
             case IsrWrite(_, value, joiners):
                 _of_value(masks, value)
                 _of_members(masks, joiners)
             case ElectionWrite(_, value, _):
                 _of_value(masks, value)
-            case Command(_, broker, life, value, _, _, _):
-                masks[broker - 1] |= 1 << life
+            case Command(_, broker, incarnation, value, _, _, _):
+                masks[broker - 1] |= 1 << incarnation
                 _of_value(masks, value)
             case _:
                 pass
@@ -87,18 +89,20 @@ def renaming(mask: int) -> tuple[int, ...]:
     """Returns new numbers by old ones up to UNTIL_ADMITTED.
 
     An incarnation that is not named gets the number of the next named one, and beyond them all
-    NEXT_LIFE.
+    NEXT_INCARNATION.
     """
-    lives = [life for life in range(1, NEXT_LIFE) if mask >> life & 1]
+    incarnations = [
+        incarnation for incarnation in range(1, NEXT_INCARNATION) if mask >> incarnation & 1
+    ]
     table = [0]
-    for old in range(1, NEXT_LIFE):
-        rank = sum(1 for life in lives if life < old)
-        table.append(rank + 1 if rank < len(lives) else NEXT_LIFE)
-    return (*table, NEXT_LIFE, UNTIL_ADMITTED)
+    for old in range(1, NEXT_INCARNATION):
+        rank = sum(1 for incarnation in incarnations if incarnation < old)
+        table.append(rank + 1 if rank < len(incarnations) else NEXT_INCARNATION)
+    return (*table, NEXT_INCARNATION, UNTIL_ADMITTED)
 
 
 def _members(group: tuple[MemberKey, ...], to: Renaming) -> tuple[MemberKey, ...]:
-    return tuple((broker, to[broker - 1][life]) for broker, life in group)
+    return tuple((broker, to[broker - 1][incarnation]) for broker, incarnation in group)
 
 
 def _value(value: Value, to: Renaming) -> Value:
@@ -107,7 +111,7 @@ def _value(value: Value, to: Renaming) -> Value:
 
 def _registrations(registrations: Registrations, to: Renaming) -> Registrations:
     renamed = [
-        None if r is None else Registered(table[r.life], r.running, table[r.whole])
+        None if r is None else Registered(table[r.incarnation], r.running, table[r.whole])
         for r, table in zip(registrations, to, strict=True)
     ]
     return renamed[0], renamed[1], renamed[2]
@@ -130,7 +134,7 @@ def rename_replica(replica: Replica, to: Renaming) -> Replica:
         leading = LeaderState(
             leading.epoch_start,
             tuple(
-                Progress(to[index][progress.life], progress.log_end)
+                Progress(to[index][progress.incarnation], progress.log_end)
                 for index, progress in enumerate(leading.followers)
             ),
             None if leading.proposed is None else _value(leading.proposed, to),
@@ -138,12 +142,12 @@ def rename_replica(replica: Replica, to: Renaming) -> Replica:
     spare = replica.spare
     if spare is not None:
         spare_whole = table[spare.whole]
-        spare = spare._replace(whole=0 if spare_whole == NEXT_LIFE else spare_whole)
+        spare = spare._replace(whole=0 if spare_whole == NEXT_INCARNATION else spare_whole)
     return replica._replace(
-        life=table[replica.life],
+        incarnation=table[replica.incarnation],
         own=table[replica.own],
-        asked=table[replica.asked],
-        whole=0 if whole == NEXT_LIFE else whole,
+        registering=table[replica.registering],
+        whole=0 if whole == NEXT_INCARNATION else whole,
         value=None if replica.value is None else _value(replica.value, to),
         leading=leading,
         spare=spare,
@@ -154,21 +158,25 @@ def rename_messages(messages: tuple[Message, ...], to: Renaming) -> tuple[Messag
     renamed: list[Message] = []
     for message in messages:
         match message:
-            case FetchRequest(_, follower, life, _):
-                renamed.append(message._replace(life=to[follower - 1][life]))
+            case FetchRequest(_, follower, incarnation, _):
+                renamed.append(message._replace(incarnation=to[follower - 1][incarnation]))
             case IsrWrite(_, value, joiners):
                 renamed.append(
                     message._replace(value=_value(value, to), joiners=_members(joiners, to))
                 )
             case ElectionWrite(_, value, _):
                 renamed.append(message._replace(value=_value(value, to)))
-            case Command(_, broker, life, value, _, _, _):
-                renamed.append(message._replace(life=to[broker - 1][life], value=_value(value, to)))
+            case Command(_, broker, incarnation, value, _, _, _):
+                renamed.append(
+                    message._replace(
+                        incarnation=to[broker - 1][incarnation], value=_value(value, to)
+                    )
+                )
             case _:
                 renamed.append(message)
     return tuple(sorted(renamed, key=repr))
 
 
 def rename_ghost(ghost: Ghost, to: Renaming) -> Ghost:
-    sound = [table[life] for table, life in zip(to, ghost.sound, strict=True)]
+    sound = [table[incarnation] for table, incarnation in zip(to, ghost.sound, strict=True)]
     return ghost._replace(sound=(sound[0], sound[1], sound[2]))

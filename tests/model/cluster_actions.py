@@ -15,7 +15,7 @@ from .values import (
     FIRST_TOPIC,
     FOUND,
     MIN_ISR,
-    NEXT_LIFE,
+    NEXT_INCARNATION,
     NOT_SYNCED,
     TARGETS,
     UNTIL_ADMITTED,
@@ -23,9 +23,9 @@ from .values import (
     Form,
     Registered,
     Replica,
+    RequestedTarget,
     Store,
     Value,
-    Wanted,
 )
 from .world import GHOST, MESSAGES, STORE, State, World
 from .writes import broken_by_giving_up, broken_by_write
@@ -86,20 +86,26 @@ class ClusterActions:
             for kept in range(max(replica.flushed, 0), len(replica.log) + 1):
                 lost = self._end(paid, broker, self._steps.rebooted(state[broker], kept))
                 if replica.flushed == NOT_SYNCED:
-                    lost = put(lost, GHOST, self._steps.sound(lost[GHOST], broker, NEXT_LIFE))
+                    lost = put(
+                        lost, GHOST, self._steps.sound(lost[GHOST], broker, NEXT_INCARNATION)
+                    )
                 yield self._step(("reboots", broker, kept), lost)
         paid = self._brokers.pay(state, "damage")
         if paid is not None and not replica.damaged:
             damaged = self._steps.suspended(state[broker])
             yield self._brokers.changed(paid, ("finds damage", broker), broker, damaged)
-        if registered is not None and registered.life == replica.own and not registered.running:
+        if (
+            registered is not None
+            and registered.incarnation == replica.own
+            and not registered.running
+        ):
             gone = self._steps.registered(state[STORE], broker, None)
             yield self._step(("has stopped", broker), put(self._end(state, broker), STORE, gone))
 
     def _end(self, state: State, broker: int, replica: int | None = None) -> State:
         dead = self._steps.ended(state[broker]) if replica is None else replica
         messages = self._steps.without_answers(state[MESSAGES], broker)
-        dead = self._steps.settled(dead, messages)
+        dead = self._steps.quiescent(dead, messages)
         return put(put(state, broker, dead), MESSAGES, messages)
 
     # -- data directories ------------------------------------------------------------------
@@ -126,7 +132,7 @@ class ClusterActions:
 
     def _lost(self, state: State, broker: int) -> State:
         """Notes that the present disk may lack what was acknowledged under its broker's id."""
-        return put(state, GHOST, self._steps.sound(state[GHOST], broker, NEXT_LIFE))
+        return put(state, GHOST, self._steps.sound(state[GHOST], broker, NEXT_INCARNATION))
 
     # -- registrations ---------------------------------------------------------------------
 
@@ -137,21 +143,23 @@ class ClusterActions:
         if registered is None:
             # A damaged replica resigns before its broker registers.
             if replica.up and not replica.damaged:
-                heard = register(self.world, self._steps, state, broker)
-                yield self._step(("registers", broker), heard)
+                aware = register(self.world, self._steps, state, broker)
+                yield self._step(("registers", broker), aware)
                 if "registration" in self.scenario.late:
-                    life = self.world.replicas.values[heard[broker]].own
-                    asked = put(heard, broker, self._steps.asked(state[broker], life))
-                    yield self._step(("registers, and does not hear", broker), asked)
+                    incarnation = self.world.replicas.values[aware[broker]].own
+                    unaware = put(
+                        aware, broker, self._steps.registering(state[broker], incarnation)
+                    )
+                    yield self._step(("registers without an answer", broker), unaware)
             return
-        if replica.up and replica.asked == registered.life:
-            heard = put(state, broker, self._steps.joined(state[broker], replica.asked))
-            yield self._step(("hears that it is registered", broker), heard)
+        if replica.up and replica.registering == registered.incarnation:
+            aware = put(state, broker, self._steps.joined(state[broker], replica.registering))
+            yield self._step(("learns that it is registered", broker), aware)
         gone = self._steps.registered(state[STORE], broker, None)
-        if not replica.up or replica.own != registered.life:
+        if not replica.up or replica.own != registered.incarnation:
             # The lease expires, the controller sees the crash, or the next incarnation removes it;
             # or the same incarnation does, which does not know that it has registered.
-            after = put(put(state, STORE, gone), broker, self._steps.asked(state[broker], 0))
+            after = put(put(state, STORE, gone), broker, self._steps.registering(state[broker], 0))
             yield self._step(("former registration goes", broker), after)
             return
         paid = self._brokers.pay(state, "lease")
@@ -166,20 +174,20 @@ class ClusterActions:
     # -- elections -------------------------------------------------------------------------
 
     def _elections(self, state: State) -> Iterator[Step]:
-        paid = self._brokers.pay(state, "reign")
+        paid = self._brokers.pay(state, "controller")
         if paid is not None:
             store = self.world.stores.values[state[STORE]]
             later = self.world.stores.number(
                 store._replace(
-                    reign=store.reign + 1,
+                    controller_epoch=store.controller_epoch + 1,
                     acknowledged=(),
                     seen=store.seen and store.registered,
                 )
             )
             # Messages that the guards reject from now on might as well have been lost.
-            messages = self._steps.takeable(state[MESSAGES], store.reign + 1)
+            messages = self._steps.takeable(state[MESSAGES], store.controller_epoch + 1)
             after = put(put(paid, STORE, later), MESSAGES, messages)
-            yield self._step(("another controller reigns",), after)
+            yield self._step(("another controller is elected",), after)
         new = self._steps.decide(*state[:MESSAGES])
         if new is not None and new.epoch < self.scenario.epochs:
             yield self._written(state, new, "the controller writes")
@@ -187,21 +195,30 @@ class ClusterActions:
                 yield from self._sent(state, new)
         if not state[MESSAGES]:
             return
-        reign = self.world.stores.values[state[STORE]].reign
+        controller_epoch = self.world.stores.values[state[STORE]].controller_epoch
         for index, message in enumerate(self.world.messages.values[state[MESSAGES]]):
-            if isinstance(message, ElectionWrite) and self._steps.is_taken(message.reign, reign):
+            if isinstance(message, ElectionWrite) and self._steps.is_taken(
+                message.controller_epoch, controller_epoch
+            ):
                 without = put(state, MESSAGES, self._steps.without(state[MESSAGES], index))
                 step = self._written(without, message.value, "late, the store takes")
-                broken = controller_guards.broken_by(message.reign, reign) or step.broken
+                broken = (
+                    controller_guards.broken_by(message.controller_epoch, controller_epoch)
+                    or step.broken
+                )
                 yield step._replace(broken=broken)
 
     def _sent(self, state: State, new: Value) -> Iterator[Step]:
         """Yields late decisions. A deposed controller decides like the present one."""
-        present = self.world.stores.values[state[STORE]].reign
-        for reign in range(present + 1):
-            if self._steps.is_taken(reign, present):
-                words = "a deposed controller sends" if reign < present else "the controller sends"
-                sent = ElectionWrite("election", new, reign)
+        present = self.world.stores.values[state[STORE]].controller_epoch
+        for controller_epoch in range(present + 1):
+            if self._steps.is_taken(controller_epoch, present):
+                words = (
+                    "a deposed controller sends"
+                    if controller_epoch < present
+                    else "the controller sends"
+                )
+                sent = ElectionWrite("election", new, controller_epoch)
                 yield from self._brokers.sent(state, (words, *described(new)), sent)
 
     def _written(self, state: State, new: Value, words: str) -> Step:
@@ -235,19 +252,21 @@ class ClusterActions:
         An operation follows another one only when that is done.
         """
         paid = self._brokers.pay(state, "reassign")
-        value, wanted = store.value, store.wanted
+        value, requested = store.value, store.requested
         if paid is None or store.deleting or value.epoch == NO_EPOCH:
             return
-        if wanted is not None and not wanted.cancelled and value.target:
-            taken_back = self._steps.wanting(state[STORE], wanted._replace(cancelled=True))
+        if requested is not None and not requested.cancelled and value.target:
+            taken_back = self._steps.requesting(state[STORE], requested._replace(cancelled=True))
             yield self._step(("is not to be moved any more",), put(paid, STORE, taken_back))
-        if value.target or (wanted is not None and value.replicas != wanted.target):
+        if value.target or (requested is not None and value.replicas != requested.target):
             return
         for target in TARGETS:
             if target != value.replicas:
-                wish = self._steps.wanting(state[STORE], Wanted(target, cancelled=False))
+                moved = self._steps.requesting(
+                    state[STORE], RequestedTarget(target, cancelled=False)
+                )
                 label = ("is to be moved", "-".join(map(str, target)))
-                yield self._step(label, put(paid, STORE, wish))
+                yield self._step(label, put(paid, STORE, moved))
 
     def _moves(self, state: State, broker: int, without: Value) -> Iterator[Step]:
         """Assigns a replica to another broker and back.
@@ -258,8 +277,8 @@ class ClusterActions:
         stop = self._steps.command(broker, between[STORE], Form.STOP)
         if stop is None:
             return
-        told = self._steps.told_late(between[broker], stop)
-        for label, stopped in (("is moved away and back", between[broker]), ("is moved", told)):
+        updated = self._steps.commanded_late(between[broker], stop)
+        for label, stopped in (("is moved away and back", between[broker]), ("is moved", updated)):
             for sent in self._brokers.sent(put(between, broker, stopped), (label, broker), stop):
                 back = self._steps.write(sent.state, writes.assigned_again(without))
                 yield self._step(sent.label, back)
@@ -286,12 +305,12 @@ class ClusterActions:
 
 def register(world: World, steps: Steps, state: State, broker: int) -> State:
     """Returns the state, not canonical yet, after a registration in a new incarnation."""
-    life = max(world.lives(state)[broker - 1], 1).bit_length()
-    whole = replica_steps.intact_since(world.replicas.values[state[broker]]) or life
-    store = steps.registered(state[STORE], broker, Registered(life, True, whole))
-    after = put(put(state, STORE, store), broker, steps.joined(state[broker], life))
-    if world.ghosts.values[state[GHOST]].sound[broker - 1] == NEXT_LIFE:
-        after = put(after, GHOST, steps.sound(state[GHOST], broker, life))
+    incarnation = max(world.incarnations(state)[broker - 1], 1).bit_length()
+    whole = replica_steps.intact_since(world.replicas.values[state[broker]]) or incarnation
+    store = steps.registered(state[STORE], broker, Registered(incarnation, True, whole))
+    after = put(put(state, STORE, store), broker, steps.joined(state[broker], incarnation))
+    if world.ghosts.values[state[GHOST]].sound[broker - 1] == NEXT_INCARNATION:
+        after = put(after, GHOST, steps.sound(state[GHOST], broker, incarnation))
     return after
 
 

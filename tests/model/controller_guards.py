@@ -21,17 +21,17 @@ NO_DEPOSED_WRITE = "a deposed controller writes nothing"
 _WRITTEN = to_production(UNLED)
 
 
-def is_taken(reign: int, present_reign: int) -> bool:
-    """Whether the store accepts a write of the controller of term `reign`.
+def is_taken(controller_epoch: int, present_epoch: int) -> bool:
+    """Whether the store accepts a write of the controller of term `controller_epoch`.
 
     The write names the present revision of the partition's key; another controller may be
     active.
     """
-    identity = ControllerIdentity(0, 0, _created(reign))
+    identity = ControllerIdentity(0, 0, _created(controller_epoch))
     write = PartitionWrite(PARTITION, None, _WRITTEN, PRESENT)
     transaction = Transactions(KEYS, identity).begin(PartitionBatch((write,), None)).transaction
     held = {
-        KEYS.controller: (_created(present_reign), _created(present_reign)),
+        KEYS.controller: (_created(present_epoch), _created(present_epoch)),
         KEYS.leader_and_isr(PARTITION): (PRESENT, PRESENT),
     }
     return all(
@@ -40,10 +40,10 @@ def is_taken(reign: int, present_reign: int) -> bool:
     )
 
 
-def broken_by(reign: int, present_reign: int) -> str | None:
-    return None if reign == present_reign else NO_DEPOSED_WRITE
+def broken_by(controller_epoch: int, present_epoch: int) -> str | None:
+    return None if controller_epoch == present_epoch else NO_DEPOSED_WRITE
 
 
-def _created(reign: int) -> int:
+def _created(controller_epoch: int) -> int:
     """Returns the creation revision of the `controller` key."""
-    return reign + 1
+    return controller_epoch + 1

@@ -18,7 +18,7 @@ from .deletion_steps import deletion_step
 from .model_log import ModelLog
 from .values import (
     BROKERS,
-    FIRST_LIFE,
+    FIRST_INCARNATION,
     OPERATION,
     PRESENT,
     Entries,
@@ -37,7 +37,7 @@ class Controller:
     def __init__(self, *, synced: bool, unclean: bool) -> None:
         self._rules = ElectionRules(synced=synced, unclean_leader_election=unclean)
         self._live = cache(_live_if_synced if synced else _live)
-        self._asks = cache(self._asks_for_logs)
+        self._needed = cache(self._needed_logs)
         self._decide = cache(self._next_state)
 
     def decide(self, store: Store, replicas: tuple[Replica, ...]) -> Value | None:
@@ -51,14 +51,14 @@ class Controller:
             store = store._replace(registered=store.seen)
         store = store._replace(seen=None, noticed=None)
         logs: tuple[tuple[int, Entries], ...] = ()
-        asked = self._asks(store)
-        if asked:
+        needed = self._needed(store)
+        if needed:
             logs = tuple(
-                (b, replicas[b - 1].log) for b in asked if _can_answer(store, replicas[b - 1])
+                (b, replicas[b - 1].log) for b in needed if _can_answer(store, replicas[b - 1])
             )
-        return self._decide(store._replace(reign=0), logs)
+        return self._decide(store._replace(controller_epoch=0), logs)
 
-    def _asks_for_logs(self, store: Store) -> tuple[int, ...]:
+    def _needed_logs(self, store: Store) -> tuple[int, ...]:
         return needs_descriptions(to_production(store.value), self._live(store), self._rules, None)
 
     def _next_state(self, store: Store, logs: tuple[tuple[int, Entries], ...]) -> Value | None:
@@ -78,16 +78,16 @@ class Controller:
         return None if new is None else from_production(new)
 
     def _next_move_step(self, store: Store) -> LeaderAndIsr | None:
-        wanted = store.wanted and RequestedMove(OPERATION, *store.wanted)
+        requested = store.requested and RequestedMove(OPERATION, *store.requested)
         return reassignment.next_move_step(
-            to_production(store.value), self._live(store), 0, wanted, TopicConfig().min_isr
+            to_production(store.value), self._live(store), 0, requested, TopicConfig().min_isr
         )
 
 
 def _live(store: Store) -> dict[int, LiveBroker]:
-    """Returns the live brokers. Synced data is intact since FIRST_LIFE: none of it is ever lost."""
+    """Returns the live brokers. Synced data is intact since FIRST_INCARNATION, for none is lost."""
     return {
-        b: LiveBroker(r.life, r.running, r.whole, FIRST_LIFE)
+        b: LiveBroker(r.incarnation, r.running, r.whole, FIRST_INCARNATION)
         for b, r in zip(BROKERS, store.registered, strict=True)
         if r is not None
     }
@@ -96,7 +96,7 @@ def _live(store: Store) -> dict[int, LiveBroker]:
 def _live_if_synced(store: Store) -> dict[int, LiveBroker]:
     """Returns the live brokers for a synced topic; other claims are as after a reboot."""
     return {
-        b: LiveBroker(r.life, r.running, r.life, r.whole)
+        b: LiveBroker(r.incarnation, r.running, r.incarnation, r.whole)
         for b, r in zip(BROKERS, store.registered, strict=True)
         if r is not None
     }
@@ -108,7 +108,7 @@ def _can_answer(store: Store, replica: Replica) -> bool:
         registered is not None
         and replica.up
         and not replica.damaged
-        and replica.life == registered.life
+        and replica.incarnation == registered.incarnation
         and replica.revision == PRESENT
     )
 

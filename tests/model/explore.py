@@ -90,14 +90,14 @@ class Exploration:
         if self.scenario.unclean:
             first = first._replace(isr=first.isr[:2])
         form = Form.ALL if self.scenario.has_topics else Form.ONE
-        told = [
+        replicas = [
             manager_steps.take(r, Command("command", r.broker, 1, first, PRESENT, 0, form)).replica
             for r in empty
         ]
         return self.world.intern(
             Expanded(
                 store._replace(value=first),
-                (told[0], told[1], told[2]),
+                (replicas[0], replicas[1], replicas[2]),
                 (),
                 Ghost((), (1, 1, 1), 1 << first.epoch),
                 Budget(self.scenario.faults, self.scenario.records),

@@ -44,7 +44,7 @@ class Healing:
         store, r1, r2, r3 = state[:MESSAGES]
         now: State = (store, r1, r2, r3, self._no_messages, *self._nothing)
         for slot in BROKERS:
-            now = put(now, slot, self._steps.settled(now[slot], self._no_messages))
+            now = put(now, slot, self._steps.quiescent(now[slot], self._no_messages))
         found = False
         for _ in range(MAX_ROUNDS):
             if is_writable(self._world, now):
@@ -73,8 +73,8 @@ class Healing:
             topics = self._has_topics
             forms = steps.forms(broker, state[STORE]) if topics else (Form.ONE,)
             for form in forms:
-                told, store = steps.told(state[broker], state[STORE], form)
-                state = put(put(state, broker, told), STORE, store)
+                updated, store = steps.commanded(state[broker], state[STORE], form)
+                state = put(put(state, broker, updated), STORE, store)
         for broker in BROKERS:
             state = self._sync(state, broker)
         for broker in BROKERS:
@@ -88,7 +88,11 @@ class Healing:
         steps = self._steps
         replica = self._world.replicas.values[state[broker]]
         registered = self._world.stores.values[state[STORE]].registered[broker - 1]
-        if registered is not None and not registered.running and replica.own == registered.life:
+        if (
+            registered is not None
+            and not registered.running
+            and replica.own == registered.incarnation
+        ):
             state = put(state, broker, steps.ended(state[broker]))
         if not self._world.replicas.values[state[broker]].up:
             state = put(state, broker, steps.started(state[broker]))
@@ -98,7 +102,7 @@ class Healing:
                 state = steps.write(state, resigned)
             state = put(state, broker, steps.resumed(state[broker], 0))
         replica = self._world.replicas.values[state[broker]]
-        if registered is None or replica.own != registered.life:
+        if registered is None or replica.own != registered.incarnation:
             state = register(self._world, steps, state, broker)
         return state
 
@@ -110,13 +114,13 @@ class Healing:
 
     def _fetch(self, state: State, broker: int) -> State:
         for _ in range(FETCHES_PER_ROUND):
-            asked = self._steps.position(state[broker])
-            if asked is None:
+            position = self._steps.position(state[broker])
+            if position is None:
                 return state
-            both = self._steps.fetch(state[broker], state[asked.leader])
+            both = self._steps.fetch(state[broker], state[position.leader])
             if both is None:
                 return state
-            state = put(put(state, broker, both[0]), asked.leader, both[1])
+            state = put(put(state, broker, both[0]), position.leader, both[1])
         return state
 
     def _change_isr(self, state: State, broker: int) -> State:
@@ -147,10 +151,10 @@ def is_writable(world: World, state: State) -> bool:
     It is on its target brokers, and on no other.
     """
     store = world.stores.values[state[STORE]]
-    value, wanted = store.value, store.wanted
+    value, requested = store.value, store.requested
     if store.deleting or value.target:
         return False
-    if wanted is not None and not wanted.cancelled and value.replicas != wanted.target:
+    if requested is not None and not requested.cancelled and value.replicas != requested.target:
         return False
     if value.leader not in BROKERS or len(value.isr) != len(value.replicas):
         return False

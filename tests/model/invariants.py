@@ -31,8 +31,8 @@ def broken_by(replica: Replica, store: Store, ghost: Ghost) -> str | None:
     has_all = is_prefix(ghost.committed, replica.log_of(value.topic))
     if not has_all:
         sound = ghost.sound[replica.broker - 1]
-        for broker, life in (*value.isr, *value.eligible):
-            if broker == replica.broker and sound <= life:
+        for broker, incarnation in (*value.isr, *value.eligible):
+            if broker == replica.broker and sound <= incarnation:
                 return COMMITTED_IN_ISR
         leads = replica.value if replica.leading is not None else None
         if leads is not None and (leads.epoch, leads.topic) == (value.epoch, value.topic):
@@ -50,10 +50,10 @@ def _knows(replica: Replica, unclean: int) -> bool:
     return replica.value is not None and replica.value.epoch >= unclean
 
 
-def broken_by_late(before: Replica, after: Replica, reign: int) -> str | None:
-    """Returns the invariant that a command of term `reign` breaks by what it changes, or None."""
-    obeyed = after._replace(reign=before.reign) != before
-    return OBEYS_NEWEST if obeyed and reign < before.reign else None
+def broken_by_late(before: Replica, after: Replica, controller_epoch: int) -> str | None:
+    """Returns the invariant that a command of this controller breaks by its changes, or None."""
+    obeyed = after._replace(controller_epoch=before.controller_epoch) != before
+    return OBEYS_NEWEST if obeyed and controller_epoch < before.controller_epoch else None
 
 
 def noted(ghost: Ghost, before: Replica, after: Replica, store: Store) -> tuple[Ghost, str | None]:

@@ -151,8 +151,8 @@ def _commands(replica: Replica) -> tuple[ReplicaManager, ReplicaCommands, ModelL
     commands = ReplicaCommands(
         manager, cast(LogDirectory, logs), cast(Clock, _Clock()), _UNTOLD, _in_place
     )
-    manager.broker_epoch = replica.life
-    manager.controller_epoch = replica.reign
+    manager.broker_epoch = replica.incarnation
+    manager.controller_epoch = replica.controller_epoch
     if replica.full:
         manager.has_full_state.set()
     for topic, revision in replica.stopped:
@@ -169,8 +169,8 @@ def _commands(replica: Replica) -> tuple[ReplicaManager, ReplicaCommands, ModelL
 def _read_back(replica: Replica, manager: ReplicaManager, logs: ModelLogs) -> Replica:
     revisions = manager.stopped._revisions
     after = replica._replace(
-        life=manager.broker_epoch,
-        reign=manager.controller_epoch,
+        incarnation=manager.broker_epoch,
+        controller_epoch=manager.controller_epoch,
         full=manager.has_full_state.is_set(),
         stopped=tuple((t, revisions[key_of(t)]) for t in TOPICS if key_of(t) in revisions),
     )
@@ -207,8 +207,8 @@ def _leader_and_isr(command: Command, flushed: int) -> LeaderAndIsrCommand:
     named = [PartitionCommand(NAME, state, command.revision, config)]
     return LeaderAndIsrCommand(
         controller_id=0,
-        controller_epoch=command.reign,
-        broker_epoch=command.life,
+        controller_epoch=command.controller_epoch,
+        broker_epoch=command.incarnation,
         full_state=command.form is not Form.ONE,
         partitions=[] if command.form is Form.NOTHING else named,
         leaders={},
@@ -222,8 +222,8 @@ def _stop(command: Command) -> StopReplicaCommand:
     )
     return StopReplicaCommand(
         controller_id=0,
-        controller_epoch=command.reign,
-        broker_epoch=command.life,
+        controller_epoch=command.controller_epoch,
+        broker_epoch=command.incarnation,
         partitions=[stopped],
     )
 
@@ -238,7 +238,7 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def serve(
-    replica: Replica, follower: int, life: int, position: Position
+    replica: Replica, follower: int, incarnation: int, position: Position
 ) -> tuple[Replica, Answer | None]:
     """Serves a fetch as `ReplicaFetch` does.
 
@@ -251,9 +251,9 @@ def serve(
         partition = manager.replica(key_of(position.topic))
     except TidelogError:
         return replica, None
-    asked = fetch_position_of(position)
+    fetch_position = fetch_position_of(position)
     try:
-        diverging = partition.replica_fetch(follower, life, asked, NOW_MS)
+        diverging = partition.replica_fetch(follower, incarnation, fetch_position, NOW_MS)
         if diverging is not None:
             answer = Answer(
                 partition.high_watermark,
@@ -262,7 +262,7 @@ def serve(
                 (diverging.leader_epoch, diverging.end_offset),
             )
         else:
-            read = partition.read_for_follower(asked, 1 << 20)
+            read = partition.read_for_follower(fetch_position, 1 << 20)
             assert isinstance(partition.log, ModelLog)
             entries = partition.log.entries[position.offset :] if read.batches else ()
             answer = Answer(read.high_watermark, read.leader_epoch, entries, None)
@@ -273,13 +273,13 @@ def serve(
     return read_back(replica, partition), answer
 
 
-def fences(replica: Replica, follower: int, life: int, position: Position) -> bool:
+def fences(replica: Replica, follower: int, incarnation: int, position: Position) -> bool:
     """Whether the fetch is rejected for its older epoch, and leaves no trace."""
     if not replica.up or replica.leading is None or replica.topic != position.topic:
         return False
     partition = rebuild(replica)
     try:
-        partition.replica_fetch(follower, life, fetch_position_of(position), NOW_MS)
+        partition.replica_fetch(follower, incarnation, fetch_position_of(position), NOW_MS)
     except TidelogError as error:
         fenced = error.code is ErrorCode.FENCED_LEADER_EPOCH
         return fenced and read_back(replica, partition) == replica

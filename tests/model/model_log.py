@@ -116,7 +116,7 @@ class ModelLog:
     def offset_for_timestamp(
         self, timestamp_ms: int, up_to: int, *, waits: bool = True
     ) -> Batch | None:
-        raise NotImplementedError("nobody asks for timestamps here")
+        raise NotImplementedError("nothing requests timestamps here")
 
 
 def produced(record: int) -> Batch:

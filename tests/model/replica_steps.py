@@ -88,7 +88,7 @@ def rebuild(replica: Replica, log: ModelLog | None = None, *, lagging: int = 0) 
             epoch_start,
             {
                 b: FollowerProgress(
-                    broker_epoch=followers[b - 1].life,
+                    broker_epoch=followers[b - 1].incarnation,
                     log_end_offset=followers[b - 1].log_end,
                     last_caught_up_ms=0 if b == lagging else NOW_MS,
                     last_fetch_ms=NOW_MS,
@@ -184,13 +184,13 @@ def fetch_position(replica: Replica) -> Position | None:
     partition = rebuild(replica)
     if partition.leader_to_follow not in BROKERS:
         return None
-    asked = partition.fetch_position()
+    fetch_position = partition.fetch_position()
     return Position(
-        asked.leader,
-        asked.leader_epoch,
-        asked.fetch_offset,
-        asked.last_fetched_epoch,
-        asked.flushed_offset,
+        fetch_position.leader,
+        fetch_position.leader_epoch,
+        fetch_position.fetch_offset,
+        fetch_position.last_fetched_epoch,
+        fetch_position.flushed_offset,
         replica.topic,
     )
 
@@ -211,11 +211,11 @@ def follow(replica: Replica, position: Position, answer: Answer) -> Replica:
     if replica.topic != position.topic:
         return replica
     partition = rebuild(replica)
-    asked = fetch_position_of(position)
+    fetch_position = fetch_position_of(position)
     if answer.out_of_range:
-        partition.restart_at(asked, 0)
+        partition.restart_at(fetch_position, 0)
         return read_back(replica, partition)
-    told = FetchAnswer(
+    fetch_answer = FetchAnswer(
         answer.high_watermark,
         0,
         answer.epoch,
@@ -223,7 +223,7 @@ def follow(replica: Replica, position: Position, answer: Answer) -> Replica:
         None if answer.diverging is None else EpochEnd(*answer.diverging),
     )
     try:
-        partition.follow(asked, told)
+        partition.follow(fetch_position, fetch_answer)
     except (TidelogError, ValueError):
         return replica
     return read_back(replica, partition)
@@ -262,7 +262,9 @@ def ended(replica: Replica) -> Replica:
 
     The checkpoint of the high watermark may be as old as possible; here it always is.
     """
-    dead = replica._replace(up=False, life=0, own=0, asked=0, reign=0, full=False, stopped=())
+    dead = replica._replace(
+        up=False, incarnation=0, own=0, registering=0, controller_epoch=0, full=False, stopped=()
+    )
     logs = dict(replica.shelf)
     if replica.topic != NO_TOPIC:
         logs[replica.topic] = replica.log

@@ -72,11 +72,11 @@ def _nowhere(**_: object) -> None:
 _follow = Partition.follow
 
 
-def _follow_unfenced(self: Partition, asked: FetchPosition, answer: FetchAnswer) -> bool:
+def _follow_unfenced(self: Partition, fetch_position: FetchPosition, answer: FetchAnswer) -> bool:
     """Truncates on any such answer, from any leader and in any epoch."""
     if answer.diverging is not None and self.leader_to_follow != NO_LEADER:
-        asked = self.fetch_position()
-    return _follow(self, asked, answer)
+        fetch_position = self.fetch_position()
+    return _follow(self, fetch_position, answer)
 
 
 def _never_fenced(known_epoch: int, leader_epoch: int) -> None:
@@ -140,21 +140,21 @@ def _always_intact(*_: object) -> str:
     return ""
 
 
-_new_life = data_directory.next_incarnation
+_next_incarnation = data_directory.next_incarnation
 
 
 def _copies_are_trusted(
     former: Identity, boot_id: str, *, same_files: bool = True, lost_copy: bool = False
 ) -> Identity:
     del same_files
-    return _new_life(former, boot_id, lost_copy=lost_copy)
+    return _next_incarnation(former, boot_id, lost_copy=lost_copy)
 
 
 def _always_whole(*_: object) -> bool:
     return True
 
 
-def _commands_of_former_lives(
+def _commands_of_previous_incarnations(
     *,
     controller_epoch: int,
     broker_epoch: int,
@@ -189,7 +189,7 @@ def _take_any(
     return _take(self, state, newest, broker_epoch=broker_epoch, now_ms=now_ms)
 
 
-def _take_for_any_life(
+def _take_for_any_incarnation(
     self: Partition, state: LeaderAndIsr, revision: int, *, broker_epoch: int, now_ms: int
 ) -> bool:
     del broker_epoch
@@ -204,17 +204,17 @@ _stop = ReplicaCommands._stop
 
 
 def _stop_any(
-    self: ReplicaCommands, wanted: StopPartition, command: StopReplicaCommand
+    self: ReplicaCommands, requested: StopPartition, command: StopReplicaCommand
 ) -> PartitionResult:
-    return _stop(self, wanted._replace(revision=LATEST), command)
+    return _stop(self, requested._replace(revision=LATEST), command)
 
 
 def _stop_by_name(
-    self: ReplicaCommands, wanted: StopPartition, command: StopReplicaCommand
+    self: ReplicaCommands, requested: StopPartition, command: StopReplicaCommand
 ) -> PartitionResult:
-    present = self._manager.find_named(wanted.partition)
-    topic_id = wanted.topic_id if present is None else present.topic_id
-    return _stop(self, wanted._replace(topic_id=topic_id, revision=LATEST), command)
+    present = self._manager.find_named(requested.partition)
+    topic_id = requested.topic_id if present is None else present.topic_id
+    return _stop(self, requested._replace(topic_id=topic_id, revision=LATEST), command)
 
 
 _set_strays_aside = ReplicaCommands._set_strays_aside
@@ -256,7 +256,7 @@ _fence_command = command_fencing.fence_command
 _begin = Transactions.begin
 
 
-def _begin_in_any_reign(self: Transactions, mutation: Mutation) -> Transact:
+def _begin_in_any_term(self: Transactions, mutation: Mutation) -> Transact:
     begun = _begin(self, mutation)
     transaction = begun.transaction
     guards = [guard for guard in transaction.guards if guard.key != self._keys.controller]
@@ -270,9 +270,9 @@ def _resigned_in_the_same_epoch(self: LeaderAndIsr, broker_id: int) -> LeaderAnd
     return replace(_resigned(self, broker_id), leader_epoch=self.leader_epoch)
 
 
-def _still_asks_from_there(self: Partition, asked: FetchPosition) -> bool:
+def _still_fetches_from_there(self: Partition, fetch_position: FetchPosition) -> bool:
     """Accepts an answer at the same leader, epoch and offset, whatever the log holds there now."""
-    return self.leader_to_follow != NO_LEADER and self.fetch_position()[:3] == asked[:3]
+    return self.leader_to_follow != NO_LEADER and self.fetch_position()[:3] == fetch_position[:3]
 
 
 _SWITCHED = reassignment._switched
@@ -343,11 +343,11 @@ COPIED_FILES = Rule(
     "next_incarnation",
     _copies_are_trusted,
 )
-FORMER_LIFE = Rule(
-    "a process takes no command for its predecessor's life",
+PREVIOUS_INCARNATION = Rule(
+    "a process takes no command for its previous incarnation",
     replica_commands,
     "fence_command",
-    _commands_of_former_lives,
+    _commands_of_previous_incarnations,
 )
 CONTROLLER_EPOCH = Rule(
     "a broker obeys no controller that is older than one that it has obeyed",
@@ -355,11 +355,11 @@ CONTROLLER_EPOCH = Rule(
     "fence_command",
     _commands_of_deposed_controllers,
 )
-REIGN_GUARD = Rule(
+CONTROLLER_KEY_GUARD = Rule(
     "a controller's transaction compares the `controller` key",
     Transactions,
     "begin",
-    _begin_in_any_reign,
+    _begin_in_any_term,
 )
 RESIGNED_EPOCH = Rule(
     "a resignation gives another leader a new epoch",
@@ -382,11 +382,11 @@ WHOLE_BY_DURABILITY = Rule(
 REVISION_ORDER = Rule(
     "a replica takes no state that is older than what it has taken", Partition, "take", _take_any
 )
-LEADER_LIFE = Rule(
-    "a broker leads only in an epoch that was given to its present life",
+LEADER_INCARNATION = Rule(
+    "a broker leads only in an epoch that was given to its present incarnation",
     Partition,
     "take",
-    _take_for_any_life,
+    _take_for_any_incarnation,
 )
 JOINER_GUARD = Rule(
     "an ISR change compares the registration of whoever joins",
@@ -413,7 +413,7 @@ STOPPED_REMEMBERED = Rule(
     _never_stopped,
 )
 STRAYS_ORDER = Rule(
-    "an older full state sets nothing aside that a newer command told of",
+    "an older full state sets nothing aside that a newer command named",
     ReplicaCommands,
     "_set_strays_aside",
     _set_all_strays_aside,
@@ -440,8 +440,8 @@ END_EPOCH = Rule(
     "the end of a move takes a new leader epoch", reassignment, "_switched", _within_the_epoch
 )
 REPEATED_ANSWER = Rule(
-    "an answer counts only for the log that it was asked for",
+    "an answer counts only for the log that it was requested for",
     Partition,
     "_still_asks",
-    _still_asks_from_there,
+    _still_fetches_from_there,
 )

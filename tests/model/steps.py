@@ -10,15 +10,11 @@ from functools import cache
 from typing import NamedTuple
 
 from tidelog.model import NO_EPOCH, NO_LEADER
-from tidelog_broker.core import isr_proposals
-from tidelog_broker.core.live_brokers import LiveBroker
 from tidelog_broker.damage.resignations import resignation
-from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration
-from tidelog_runtime.metadata.store import CreateRevision
 
 from . import controller_guards, invariants, manager_steps, replica_steps, writes
 from .controller_steps import Controller
+from .joiner_guards import guard_holds, joiners_of
 from .scenarios import Scenario
 from .values import (
     BROKERS,
@@ -32,21 +28,16 @@ from .values import (
     FetchRequest,
     FetchResponse,
     Form,
-    MemberKey,
     Position,
     Registered,
-    Registrations,
     Replica,
+    RequestedTarget,
     Value,
-    Wanted,
     from_production,
     is_stopped,
     to_production,
 )
 from .world import GHOST, MESSAGES, STORE, State, World
-
-KEYS = Keys("model")
-RUNS = BrokerRegistration("host", "", "uuid", RUNNING, 0, 0)
 
 
 class Swap(NamedTuple):
@@ -78,8 +69,8 @@ class Steps:
         self.fetch = cache(self._fetch)
         self.append = cache(self._append)
         self.flush = cache(self._flush)
-        self.told = cache(self._told)
-        self.told_late = cache(self._told_late)
+        self.commanded = cache(self._commanded)
+        self.commanded_late = cache(self._commanded_late)
         self.observe = cache(self._observe)
         self.proposals = cache(self._proposals)
         self.swap = cache(self._swap)
@@ -94,7 +85,7 @@ class Steps:
         self.has_resigned = cache(self._has_resigned)
         self.resumed = cache(self._resumed)
         self.joined = cache(self._joined)
-        self.asked = cache(self._asked)
+        self.registering = cache(self._registering)
         self.decide = cache(self._decide)
         self.resigned = cache(self._resigned)
         self.registered = cache(self._registered)
@@ -102,9 +93,9 @@ class Steps:
         self.seen = cache(self._seen)
         self.noticed = cache(self._noticed)
         self.deleting = cache(self._deleting)
-        self.wanting = cache(self._wanting)
+        self.requesting = cache(self._requesting)
         self.outdated = cache(self._outdated)
-        self.settled = cache(self._settled)
+        self.quiescent = cache(self._quiescent)
         self.voided = cache(self._voided)
         self.is_taken = cache(controller_guards.is_taken)
         self.fences = cache(self._fences)
@@ -124,23 +115,25 @@ class Steps:
         return replica_steps.fetch_position(r) if r.up and not r.damaged else None
 
     def _serve(
-        self, leader: int, follower: int, life: int, asked: Position
+        self, leader: int, follower: int, incarnation: int, position: Position
     ) -> tuple[int, Answer | None]:
-        served, answer = manager_steps.serve(self._replicas[leader], follower, life, asked)
+        served, answer = manager_steps.serve(
+            self._replicas[leader], follower, incarnation, position
+        )
         return self._number(served), answer
 
-    def _follow(self, follower: int, asked: Position, answer: Answer) -> int:
-        return self._number(replica_steps.follow(self._replicas[follower], asked, answer))
+    def _follow(self, follower: int, position: Position, answer: Answer) -> int:
+        return self._number(replica_steps.follow(self._replicas[follower], position, answer))
 
     def _fetch(self, follower: int, leader: int) -> tuple[int, int] | None:
         """Returns both after a fetch that is answered at once, or None if nothing changes."""
-        asked = self.position(follower)
-        if asked is None or not self._replicas[leader].up:
+        position = self.position(follower)
+        if position is None or not self._replicas[leader].up:
             return None
         r = self._replicas[follower]
-        served, answer = self.serve(leader, r.broker, r.life, asked)
-        told = follower if answer is None else self.follow(follower, asked, answer)
-        return None if (told, served) == (follower, leader) else (told, served)
+        served, answer = self.serve(leader, r.broker, r.incarnation, position)
+        updated = follower if answer is None else self.follow(follower, position, answer)
+        return None if (updated, served) == (follower, leader) else (updated, served)
 
     def _append(self, replica: int, record: int) -> int:
         return self._number(replica_steps.append(self._replicas[replica], record))
@@ -169,23 +162,25 @@ class Steps:
         if registered is None:
             return None
         kind = "stop" if form is Form.STOP else "command"
-        return Command(kind, slot, registered.life, held.value, PRESENT, held.reign, form)
+        return Command(
+            kind, slot, registered.incarnation, held.value, PRESENT, held.controller_epoch, form
+        )
 
-    def _told(self, replica: int, store: int, form: Form) -> tuple[int, int]:
+    def _commanded(self, replica: int, store: int, form: Form) -> tuple[int, int]:
         """Returns the broker, and the store, after a command that is answered at once."""
         broker = self._replicas[replica].broker
         command = self.command(broker, store, form)
         if command is None:
             return replica, store
-        told, done = manager_steps.take(self._replicas[replica], command)
+        updated, done = manager_steps.take(self._replicas[replica], command)
         held = self.world.stores.values[store]
         awaited = held.deleting and broker not in held.acknowledged
         if form is Form.STOP and done and awaited:
             acknowledged = tuple(sorted((*held.acknowledged, broker)))
             store = self.world.stores.number(held._replace(acknowledged=acknowledged))
-        return self._number(told), store
+        return self._number(updated), store
 
-    def _told_late(self, replica: int, command: Command) -> int:
+    def _commanded_late(self, replica: int, command: Command) -> int:
         return self._number(manager_steps.take(self._replicas[replica], command).replica)
 
     # -- the ISR ---------------------------------------------------------------------------
@@ -196,7 +191,7 @@ class Steps:
         assert r.value is not None
         held = self.world.stores.values[store]
         running = {
-            b: registered.life
+            b: registered.incarnation
             for b, registered in zip(BROKERS, held.noticed or held.registered, strict=True)
             if registered is not None and registered.running
         }
@@ -259,14 +254,21 @@ class Steps:
     def _resumed(self, replica: int, kept: int) -> int:
         return self._number(replica_steps.resumed(self._replicas[replica], kept))
 
-    def _joined(self, replica: int, life: int) -> int:
+    def _joined(self, replica: int, incarnation: int) -> int:
         """Returns the process after its registration."""
         r = replica_steps.registered(self._replicas[replica])
-        return self._number(r._replace(life=life, own=life, asked=0, whole=r.whole or life))
+        return self._number(
+            r._replace(
+                incarnation=incarnation,
+                own=incarnation,
+                registering=0,
+                whole=r.whole or incarnation,
+            )
+        )
 
-    def _asked(self, replica: int, life: int) -> int:
-        """Returns the process before it learns of its registration in `life`, if any (0)."""
-        return self._number(self._replicas[replica]._replace(asked=life))
+    def _registering(self, replica: int, incarnation: int) -> int:
+        """Returns the process before it learns of its registration in `incarnation`, if any (0)."""
+        return self._number(self._replicas[replica]._replace(registering=incarnation))
 
     # -- the store -------------------------------------------------------------------------
 
@@ -288,7 +290,9 @@ class Steps:
         slots[broker - 1] = registered
         # A new incarnation has yet to acknowledge; a stopping one keeps its acknowledgement.
         old = held.registered[broker - 1]
-        same = old is not None and registered is not None and old.life == registered.life
+        same = (
+            old is not None and registered is not None and old.incarnation == registered.incarnation
+        )
         return self.world.stores.number(
             held._replace(
                 registered=(slots[0], slots[1], slots[2]),
@@ -308,18 +312,18 @@ class Steps:
 
     def _valued(self, store: int, value: Value) -> int:
         held = self.world.stores.values[store]
-        goes_on = value.topic == held.value.topic
-        acknowledged = held.acknowledged if goes_on else ()
+        continues = value.topic == held.value.topic
+        acknowledged = held.acknowledged if continues else ()
         return self.world.stores.number(
             held._replace(
-                value=value, deleting=held.deleting and goes_on, acknowledged=acknowledged
+                value=value, deleting=held.deleting and continues, acknowledged=acknowledged
             )
         )
 
-    def _wanting(self, store: int, wanted: Wanted) -> int:
+    def _requesting(self, store: int, requested: RequestedTarget) -> int:
         """Returns the store with the target of an operation, or its cancellation."""
         held = self.world.stores.values[store]
-        return self.world.stores.number(held._replace(wanted=wanted))
+        return self.world.stores.number(held._replace(requested=requested))
 
     def _deleting(self, store: int) -> int:
         """Returns the store after a request to delete the topic."""
@@ -343,7 +347,7 @@ class Steps:
                 self.world.messages.values[messages],
                 self.world.messages,
             )
-            aged = [self.settled(self._number(r), messages) for r in replicas]
+            aged = [self.quiescent(self._number(r), messages) for r in replicas]
         return (store, aged[0], aged[1], aged[2], messages, ghost, state[6])
 
     def _outdated(self, replica: int, store: int) -> int:
@@ -369,7 +373,7 @@ class Steps:
             and (known.leader, known.epoch) == (value.leader, value.epoch)
         )
 
-    def _settled(self, replica: int, messages: int) -> int:
+    def _quiescent(self, replica: int, messages: int) -> int:
         """Merges revisions that make no difference once no command to the broker is in flight.
 
         All outdated revisions are equal then, and those at which it was stopped do not matter.
@@ -390,12 +394,15 @@ class Steps:
         kept = self.world.messages.values[messages]
         return self.world.messages.number(tuple(m for m in kept if not writes.is_swap(m)))
 
-    def _takeable(self, messages: int, reign: int) -> int:
+    def _takeable(self, messages: int, controller_epoch: int) -> int:
         """Removes the controllers' writes that are rejected in this term, and in all later ones."""
         kept = self.world.messages.values[messages]
         return self.world.messages.number(
             tuple(
-                m for m in kept if not isinstance(m, ElectionWrite) or self.is_taken(m.reign, reign)
+                m
+                for m in kept
+                if not isinstance(m, ElectionWrite)
+                or self.is_taken(m.controller_epoch, controller_epoch)
             )
         )
 
@@ -405,9 +412,9 @@ class Steps:
         Such a fetch might as well be lost, since epochs only grow. This does not hold if
         another topic may take the name, with epochs of its own.
         """
-        _, follower, life, asked = fetch
+        _, follower, incarnation, position = fetch
         return not self._has_topics and manager_steps.fences(
-            self._replicas[leader], follower, life, asked
+            self._replicas[leader], follower, incarnation, position
         )
 
     def _unfenced(self, messages: int, replica: int) -> int:
@@ -436,10 +443,10 @@ class Steps:
 
     # -- the ghost, which no process knows -------------------------------------------------
 
-    def _sound(self, ghost: int, broker: int, life: int) -> int:
+    def _sound(self, ghost: int, broker: int, incarnation: int) -> int:
         held = self.world.ghosts.values[ghost]
         sound = list(held.sound)
-        sound[broker - 1] = life
+        sound[broker - 1] = incarnation
         return self.world.ghosts.number(held._replace(sound=(sound[0], sound[1], sound[2])))
 
     def _note(self, ghost: int, before: int, after: int, store: int) -> tuple[int, str | None]:
@@ -462,32 +469,3 @@ class Steps:
                 (replicas[r1], replicas[r2], replicas[r3]),
             )
         )
-
-
-def joiners_of(old: Value, new: Value) -> tuple[MemberKey, ...]:
-    present = {broker for broker, _ in old.isr}
-    return tuple(member for member in new.isr if member[0] not in present)
-
-
-def guard_holds(registered: Registrations, joiners: tuple[MemberKey, ...]) -> bool:
-    """Whether the guard on joiners holds: each registration is the one read while it ran."""
-    read = {b: LiveBroker(RUNS, _created(life), _created(life)) for b, life in joiners}
-    for guard in isr_proposals.joiner_guards(KEYS, read, read):
-        found = next(
-            r for b, r in zip(BROKERS, registered, strict=True) if KEYS.broker(b) == guard.key
-        )
-        if found is None:
-            return False
-        created = isinstance(guard, CreateRevision)
-        if guard.revision != (_created(found.life) if created else _revision(found)):
-            return False
-    return True
-
-
-def _created(life: int) -> int:
-    return 2 * life
-
-
-def _revision(registered: Registered) -> int:
-    """Returns the revision of a registration, which is written again when its broker stops."""
-    return _created(registered.life) + (not registered.running)

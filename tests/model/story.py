@@ -50,15 +50,15 @@ _SENTENCES = {
         "between arrives at once, and another time late"
     ),
     "registers": "broker {0} registers",
-    "registers, and does not hear": "broker {0} registers, and has not heard of it yet",
-    "hears that it is registered": "broker {0} hears that it is registered",
+    "registers without an answer": "broker {0} registers, and does not know it yet",
+    "learns that it is registered": "broker {0} hears that it is registered",
     "the controller learns who is registered": "the controller learns who is registered",
     "leaders learn who is registered": "the leader learns who is registered",
-    "former registration goes": "the registration of broker {0}'s former life goes",
+    "former registration goes": "the registration of broker {0}'s previous incarnation ends",
     "loses its lease": "broker {0} loses its lease, and does not know",
     "is stopping": "broker {0} is stopping",
     "has stopped": "broker {0} has stopped",
-    "another controller reigns": "another controller is elected",
+    "another controller is elected": "another controller is elected",
 }
 _FORMS = {
     "ONE": "the state of the key",
@@ -81,27 +81,27 @@ _ENDINGS = {
     invariants.COMMITTED_AT_LEADER: (
         "committed is {committed}, and broker {leader} leads epoch {epoch} with {log}"
     ),
-    invariants.AGREE_BELOW_HW: "committed is {committed}, and a log says otherwise below its "
+    invariants.AGREE_BELOW_HW: "committed is {committed}, and a log differs below its "
     "high watermark",
-    invariants.ONE_LEADER: "a second time somebody begins to lead that epoch",
+    invariants.ONE_LEADER: "a second time a broker begins to lead that epoch",
     invariants.OBEYS_NEWEST: "its successor was obeyed before",
-    controller_guards.NO_DEPOSED_WRITE: "another one reigns",
-    invariants.HEALS: "from here on nothing fails any more, and still nobody can write",
+    controller_guards.NO_DEPOSED_WRITE: "another one is active",
+    invariants.HEALS: "from here on nothing fails any more, and still no client can write",
 }
 
 
 def lines(violation: Violation) -> list[str]:
     """Returns numbered lines; the last one names the broken invariant, and how it shows."""
     steps = violation.path
-    told = []
+    numbered = []
     before = steps[0][1]
-    told.append(f"0. Three brokers run. The key: {key_words(before.store.value)}.")
+    numbered.append(f"0. Three brokers run. The key: {key_words(before.store.value)}.")
     for number, (label, after) in enumerate(steps[1:], 1):
         changes = "; ".join(changes_of(before, after))
-        told.append(f"{number}. {sentence(label)}{': ' + changes if changes else ''}.")
+        numbered.append(f"{number}. {sentence(label)}{': ' + changes if changes else ''}.")
         before = after
-    told.append(f"Violated: {violation.invariant}: {_ending(violation, before)}.")
-    return told
+    numbered.append(f"Violated: {violation.invariant}: {_ending(violation, before)}.")
+    return numbered
 
 
 def _ending(violation: Violation, last: Expanded) -> str:
@@ -128,10 +128,10 @@ def sentence(label: Label) -> str:
     if kind in _PREFIXED:
         detail = "" if kind != "is lost" else " " + " ".join(str(word) for word in rest)
         return f"{_PREFIXED[str(kind)]}{detail}"
-    if kind == "is told":
+    if kind == "takes":
         return f"the controller tells broker {rest[0]} {_FORMS[str(rest[1])]}"
     if kind == "a late command arrives":
-        return f"late, broker {rest[0]} is told {_FORMS[str(rest[1])]}"
+        return f"late, broker {rest[0]} takes {_FORMS[str(rest[1])]}"
     if kind == "a command is late":
         who = "a deposed controller" if rest[2] else "the controller"
         return f"{who} tells broker {rest[0]} {_FORMS[str(rest[1])]}, which takes its time"
@@ -144,7 +144,11 @@ def log_words(log: Entries) -> str:
 
 
 def _members(members: tuple[MemberKey, ...]) -> str:
-    return "{" + ", ".join(str(b) if life else f"{b} not whole" for b, life in members) + "}"
+    return (
+        "{"
+        + ", ".join(str(b) if incarnation else f"{b} not whole" for b, incarnation in members)
+        + "}"
+    )
 
 
 def key_words(value: Value) -> str:
@@ -153,10 +157,10 @@ def key_words(value: Value) -> str:
     leader = "no leader" if value.leader == NO_LEADER else f"leader {value.leader}"
     unclean = f", unclean since epoch {value.unclean}" if value.unclean >= 0 else ""
     eligible = f", eligible {_members(value.eligible)}" if value.eligible else ""
-    told = f"{leader} in epoch {value.epoch}, ISR {_members(value.isr)}{eligible}{unclean}"
+    words = f"{leader} in epoch {value.epoch}, ISR {_members(value.isr)}{eligible}{unclean}"
     if value.replicas != BROKERS:
-        told += f", replicas {list(value.replicas)}"
-    return f"{told}, moving to {list(value.target)}" if value.target else told
+        words += f", replicas {list(value.replicas)}"
+    return f"{words}, moving to {list(value.target)}" if value.target else words
 
 
 def changes_of(before: Expanded, after: Expanded) -> Iterator[str]:

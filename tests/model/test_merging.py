@@ -21,7 +21,7 @@ class Recorded(Exploration):
         self.reached.append(state)
         return super().broken_in(state)
 
-    def as_told(self, state: State) -> Expanded:
+    def as_merged(self, state: State) -> Expanded:
         """Returns the state after the arrival of commands that contain no news for a follower."""
         expanded = self.world.expand(state)
         first, second, third = (
@@ -58,7 +58,9 @@ def test_a_command_that_says_nothing_new_to_a_follower_leads_nowhere_else(
         patched.setattr(Steps, "knows_all", lambda *_: False)
         apart = run(scenario)
     assert len(merged.reached) < len(apart.reached)
-    assert {merged.as_told(s) for s in merged.reached} == {apart.as_told(s) for s in apart.reached}
+    assert {merged.as_merged(s) for s in merged.reached} == {
+        apart.as_merged(s) for s in apart.reached
+    }
 
 
 def test_a_fetch_that_is_fenced_leads_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from model.explore import Exploration, Outcome
 from model.profiles import QUICK
 from model.rules import MIN_ISR, switched_off
 from model.scenarios import REMOVALS, Removal, Scenario, of
-from model.values import NEXT_LIFE, UNTIL_ADMITTED
+from model.values import NEXT_INCARNATION, UNTIL_ADMITTED
 
 MAX_STATES = 400_000
 MAX_SECONDS = 60
@@ -44,10 +44,10 @@ def test_a_story_tells_what_each_step_changed_and_what_is_broken() -> None:
     with switched_off(MIN_ISR):
         violation = explore(Scenario("", 2, 1, 1, kinds=of("lag")), heals=False).violation
     assert violation is not None
-    told = story.lines(violation)
-    assert told[0] == "0. Three brokers run. The key: leader 1 in epoch 0, ISR {1, 2, 3}."
-    assert "1. broker 1 appends a record: broker 1 has [a@0]." in told
-    assert told[-1].endswith("committed is [a@0], and broker 3 has [].")
+    lines = story.lines(violation)
+    assert lines[0] == "0. Three brokers run. The key: leader 1 in epoch 0, ISR {1, 2, 3}."
+    assert "1. broker 1 appends a record: broker 1 has [a@0]." in lines
+    assert lines[-1].endswith("committed is [a@0], and broker 3 has [].")
 
 
 def test_a_state_that_cannot_heal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_lives_are_numbered_in_their_order() -> None:
 
 def test_a_life_that_nothing_names_is_as_good_as_the_next_one_that_is_named() -> None:
     table = canonical.renaming(1 << 2 | 1 << 5)
-    assert (table[1], table[3], table[6]) == (1, 2, NEXT_LIFE)
+    assert (table[1], table[3], table[6]) == (1, 2, NEXT_INCARNATION)
     assert table[UNTIL_ADMITTED] == UNTIL_ADMITTED
 
 

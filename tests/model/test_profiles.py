@@ -23,10 +23,10 @@ def test_where_a_rule_is_switched_off_the_rules_are_explored_too(removal: Remova
     assert any(removal.scenario.lies_within(scenario) for scenario in FULL)
 
 
-def test_one_scenario_has_records_epochs_late_messages_and_every_fault_of_one_reign() -> None:
+def test_one_scenario_has_records_epochs_late_messages_and_every_fault_of_one_term() -> None:
     faults = of("crash", "reboot", "lag", "lease", "stop", "damage")
-    wanted = Scenario("together", 1, 2, 3, 1, of("fetch", "isr"), faults)
-    assert any(wanted.lies_within(scenario) for scenario in FULL)
+    combined = Scenario("together", 1, 2, 3, 1, of("fetch", "isr"), faults)
+    assert any(combined.lies_within(scenario) for scenario in FULL)
 
 
 @pytest.mark.parametrize("late", LATE)

@@ -1,8 +1,8 @@
 """The parts of a model state: plain tuples of small integers.
 
-Brokers are 1, 2 and 3, in the order of preference. A *life* is an incarnation of a broker. Its
-number represents the broker epoch, and is counted for each broker by itself: broker epochs of
-two brokers are never compared. 0 is no incarnation (`NOT_WHOLE` in an entry of the ISR).
+Brokers are 1, 2 and 3, in the order of preference. The number of an incarnation represents the
+broker epoch, and is counted for each broker by itself: broker epochs of two brokers are never
+compared. 0 is no incarnation (`NOT_WHOLE` in an entry of the ISR).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_TOPIC, FIRST_TOPIC, SECOND_TOPIC = 0, 1, 2
 TOPICS = (FIRST_TOPIC, SECOND_TOPIC)
 
 # The first incarnation of a broker, in the numbers that `canonical` gives.
-FIRST_LIFE = 1
+FIRST_INCARNATION = 1
 
 # A revision of the partition's key, as one broker knows it: none yet, some outdated ones (in their
 # order, if late commands make it matter), or the present one.
@@ -43,7 +43,7 @@ SOUND, FOUND, RESIGNED = 0, 1, 2
 CURRENT, OLDER, REPLACED = 0, 1, 2
 
 # In the ghost field `sound`: only what is admitted from now on has lost nothing.
-NEXT_LIFE = 14
+NEXT_INCARNATION = 14
 UNTIL_ADMITTED = 15
 
 RECORDS_PER_TOPIC = 4
@@ -51,7 +51,7 @@ RECORDS_PER_EPOCH = (
     len(TOPICS) * RECORDS_PER_TOPIC
 )  # entry of a log: leader epoch * RECORDS_PER_EPOCH + record
 Entries = tuple[int, ...]
-MemberKey = tuple[int, int]  # broker, life
+MemberKey = tuple[int, int]  # broker, incarnation
 
 
 class Value(NamedTuple):
@@ -77,7 +77,7 @@ UNLED = Value(NO_LEADER, NO_EPOCH, (), (), NO_EPOCH)
 
 
 class Registered(NamedTuple):
-    life: int
+    incarnation: int
     running: bool
     whole: int  # effective `whole_since`
 
@@ -85,7 +85,7 @@ class Registered(NamedTuple):
 Registrations = tuple[Registered | None, Registered | None, Registered | None]
 
 
-class Wanted(NamedTuple):
+class RequestedTarget(NamedTuple):
     """The target of an operation: these replicas, or no further move there if `cancelled`."""
 
     target: tuple[int, ...]
@@ -95,7 +95,7 @@ class Wanted(NamedTuple):
 class Store(NamedTuple):
     """The contents of etcd.
 
-    - `reign`: how often the controller has changed
+    - `controller_epoch`: how often the controller has changed
     - `deleting`: the topic is to be deleted
     - `acknowledged`: brokers that have reported to this term's controller, in their registered
       incarnations, that they have stopped the topic
@@ -106,18 +106,18 @@ class Store(NamedTuple):
 
     value: Value
     registered: Registrations
-    reign: int
+    controller_epoch: int
     deleting: bool = False
     acknowledged: tuple[int, ...] = ()
     seen: Registrations | None = None
     noticed: Registrations | None = None
-    wanted: Wanted | None = None
+    requested: RequestedTarget | None = None
 
 
 class Progress(NamedTuple):
     """`FollowerProgress` without its times: any follower may be found to lag."""
 
-    life: int
+    incarnation: int
     log_end: int
 
 
@@ -151,7 +151,7 @@ class SpareDisk(NamedTuple):
 class Replica(NamedTuple):
     """One broker: its process, its disk, its replica.
 
-    - `life`: the newest broker epoch that its process knows
+    - `incarnation`: the newest broker epoch that its process knows
     - `own`: the one that it registered itself; 0: none yet
     - `whole`: `whole_since` on its disk; 0: since the next registration
     - `damaged`: SOUND, FOUND or RESIGNED
@@ -162,7 +162,7 @@ class Replica(NamedTuple):
     - `shelf`: the other topic's log, if that is there, too
     - `stopped`: topics with the revisions at which they were stopped here
     - `full`: the process has received its full state
-    - `asked`: the incarnation that its process has registered without an answer yet
+    - `registering`: the incarnation that its process has registered without an answer yet
     - `directory`: CURRENT, OLDER or REPLACED
     - `copied`: its files are copies, and it has not registered since
     - `spare`: a second disk with the broker's id
@@ -172,10 +172,10 @@ class Replica(NamedTuple):
     up: bool
     rebooted: bool
     damaged: int
-    life: int
+    incarnation: int
     own: int
     whole: int
-    reign: int
+    controller_epoch: int
     high_watermark: int
     log: Entries
     value: Value | None
@@ -186,7 +186,7 @@ class Replica(NamedTuple):
     shelf: tuple[tuple[int, Entries], ...] = ()
     stopped: tuple[tuple[int, int], ...] = ()
     full: bool = False
-    asked: int = 0
+    registering: int = 0
     directory: int = CURRENT
     copied: bool = False
     spare: SpareDisk | None = None
@@ -219,7 +219,7 @@ class Answer(NamedTuple):
 class FetchRequest(NamedTuple):
     kind: str  # sorts messages of different kinds
     follower: int
-    life: int
+    incarnation: int
     position: Position
 
 
@@ -249,7 +249,7 @@ class ElectionWrite(NamedTuple):
 
     kind: str
     value: Value
-    reign: int
+    controller_epoch: int
 
 
 class Form(enum.IntEnum):
@@ -270,10 +270,10 @@ class Form(enum.IntEnum):
 class Command(NamedTuple):
     kind: str
     broker: int
-    life: int
+    incarnation: int
     value: Value
     revision: int
-    reign: int
+    controller_epoch: int
     form: Form = Form.ONE
 
 

@@ -28,10 +28,10 @@ STORE, MESSAGES, GHOST, BUDGET = 0, 4, 5, 6
 class Parts(Generic[T]):
     """Values and their numbers."""
 
-    def __init__(self, lives: Callable[[T], canonical.Masks]) -> None:
+    def __init__(self, incarnations: Callable[[T], canonical.Masks]) -> None:
         self.values: list[T] = []
-        self.lives: list[int] = []  # incarnations that each value names, as `packed`
-        self._lives_of = lives
+        self.incarnations: list[int] = []  # incarnations that each value names, as `packed`
+        self._incarnations_of = incarnations
         self._numbers: dict[T, int] = {}
 
     def number(self, value: T) -> int:
@@ -39,7 +39,7 @@ class Parts(Generic[T]):
         if number is None:
             number = self._numbers[value] = len(self.values)
             self.values.append(value)
-            self.lives.append(packed(self._lives_of(value)))
+            self.incarnations.append(packed(self._incarnations_of(value)))
         return number
 
 
@@ -53,7 +53,7 @@ class Expanded(NamedTuple):
     budget: Budget
 
 
-# More than NEXT_LIFE and UNTIL_ADMITTED.
+# More than NEXT_INCARNATION and UNTIL_ADMITTED.
 BITS_PER_BROKER = 16
 
 
@@ -62,9 +62,13 @@ def packed(masks: canonical.Masks) -> int:
     return masks[0] | masks[1] << BITS_PER_BROKER | masks[2] << 2 * BITS_PER_BROKER
 
 
-def unpacked(lives: int) -> canonical.Masks:
+def unpacked(incarnations: int) -> canonical.Masks:
     one = (1 << BITS_PER_BROKER) - 1
-    return lives & one, lives >> BITS_PER_BROKER & one, lives >> 2 * BITS_PER_BROKER
+    return (
+        incarnations & one,
+        incarnations >> BITS_PER_BROKER & one,
+        incarnations >> 2 * BITS_PER_BROKER,
+    )
 
 
 class Renamed(NamedTuple):
@@ -121,19 +125,19 @@ class World:
             )
         )
 
-    def lives(self, state: State) -> canonical.Masks:
+    def incarnations(self, state: State) -> canonical.Masks:
         """Returns every incarnation that some part of this state names."""
         return unpacked(self._named(state))
 
     def _named(self, state: State) -> int:
         store, r1, r2, r3, messages, _, _ = state
-        of_replica = self.replicas.lives
+        of_replica = self.replicas.incarnations
         return (
-            self.stores.lives[store]
+            self.stores.incarnations[store]
             | of_replica[r1]
             | of_replica[r2]
             | of_replica[r3]
-            | self.messages.lives[messages]
+            | self.messages.incarnations[messages]
         )
 
     def canonical(self, state: State) -> State:

@@ -59,10 +59,14 @@ def after_write(
         committed = common_prefix(committed, replicas[new.leader - 1].log)
     before = {*old.isr, *old.eligible}
     sound = list(ghost.sound)
-    for broker, life in (*new.isr, *new.eligible):
-        admitted = (broker, life) not in before and life > 0
-        if admitted and sound[broker - 1] == UNTIL_ADMITTED and replicas[broker - 1].own == life:
-            sound[broker - 1] = life
+    for broker, incarnation in (*new.isr, *new.eligible):
+        admitted = (broker, incarnation) not in before and incarnation > 0
+        if (
+            admitted
+            and sound[broker - 1] == UNTIL_ADMITTED
+            and replicas[broker - 1].own == incarnation
+        ):
+            sound[broker - 1] = incarnation
     return ghost._replace(committed=committed, sound=(sound[0], sound[1], sound[2]))
 
 
@@ -84,10 +88,10 @@ def common_prefix(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 def broken_by_joiners(registered: Registrations, joiners: tuple[MemberKey, ...]) -> str | None:
     """Returns a violation if a joiner does not run: it would hold up every write."""
-    for broker, life in joiners:
+    for broker, incarnation in joiners:
         found = registered[broker - 1]
-        if found is None or (found.life, found.running) != (life, True):
-            return "who joins the ISR is running, in the life that it joins in"
+        if found is None or (found.incarnation, found.running) != (incarnation, True):
+            return "a broker that joins the ISR is running, in the incarnation in which it joins"
     return None
 
 
@@ -95,10 +99,10 @@ def broken_by_giving_up(store: Store, new: Value, sound: tuple[int, int, int]) -
     """Returns a violation if an unclean election takes place although an intact member runs."""
     if new.unclean == store.value.unclean:
         return None
-    for broker, life in (*store.value.isr, *store.value.eligible):
+    for broker, incarnation in (*store.value.isr, *store.value.eligible):
         found = store.registered[broker - 1]
-        if found is not None and found.running and sound[broker - 1] <= life:
-            return "an unclean election is held where nobody is left who lost nothing"
+        if found is not None and found.running and sound[broker - 1] <= incarnation:
+            return "an unclean election is held only if no live replica lost nothing"
     return None
 
 

@@ -111,7 +111,7 @@ class Prometheus:
         """Queries a range with one point a second; series without any number are left out.
 
         Raises `QueryError`."""
-        answer = self._ask("query_range", query=expr, start=start, end=end, step=1)
+        answer = self._request("query_range", query=expr, start=start, end=end, step=1)
         found = [
             Series(
                 series["metric"],
@@ -127,16 +127,16 @@ class Prometheus:
 
     def series(self, selector: str, start: float, end: float) -> list[dict[str, str]]:
         """The labels of all series, by the query that Grafana uses for the values of a variable."""
-        found: list[dict[str, str]] = self._ask(
+        found: list[dict[str, str]] = self._request(
             "series", **{"match[]": selector, "start": start, "end": end}
         )
         return found
 
     def firing(self) -> list[dict[str, Any]]:
         """The alerts that fire now, with their labels and annotations."""
-        return [alert for alert in self._ask("alerts")["alerts"] if alert["state"] == "firing"]
+        return [alert for alert in self._request("alerts")["alerts"] if alert["state"] == "firing"]
 
-    def _ask(self, what: str, **parameters: object) -> Any:
+    def _request(self, what: str, **parameters: object) -> Any:
         form = urllib.parse.urlencode(parameters)
         url = f"{self._url}/api/v1/{what}{'?' if form else ''}{form}"
         try:

@@ -146,7 +146,7 @@ async def run_story(directory: Path) -> tuple[Story, Prometheus]:
             ):
                 await chapter(story, cluster, prometheus)
             story.whole = Phase(story.healthy.start, time.time())
-        await asyncio.to_thread(_ask_all, story, prometheus)
+        await asyncio.to_thread(_query_all, story, prometheus)
     except BaseException:
         if prometheus is not None:
             await prometheus.process.stop()
@@ -272,14 +272,14 @@ async def _until_silent(prometheus: Prometheus) -> None:
     await _until(lambda: not prometheus.firing(), "no alert fires", HEALED_SECONDS)
 
 
-async def _until(look: Callable[[], bool], what: str, timeout_seconds: float) -> None:
+async def _until(check: Callable[[], bool], what: str, timeout_seconds: float) -> None:
     """Polls in a thread, at Prometheus' own scrape interval."""
     seen = False
 
     async def ask() -> None:
         nonlocal seen
         while not seen:
-            seen = await asyncio.to_thread(look)
+            seen = await asyncio.to_thread(check)
             await asyncio.sleep(SCRAPE_SECONDS)
 
     asking = asyncio.create_task(ask())
@@ -305,7 +305,7 @@ async def _reading(cluster: LocalCluster) -> AsyncIterator[None]:
             yield
 
 
-def _ask_all(story: Story, prometheus: Prometheus) -> None:
+def _query_all(story: Story, prometheus: Prometheus) -> None:
     """Sends every query of every panel for the whole story, as Grafana does."""
     phase = story.whole
     values = {

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from commit import checked_out_commit
 from mutants.checks import EXCEPTION, MAX_SEEDS, Verdict, explore, replay, simulate
-from mutants.planted import Mutant, all_mutants
+from mutants.planted_bugs import Mutant, all_mutants
 from mutants.reach import collect
 from mutants.rewrite import PatchError
-from mutants.tree import REACHED, ROOT, planted
+from mutants.tree import REACHED, ROOT, planted_tree
 
 DEFAULT_JOBS = 2
 OUT = Path("out/mutants.json")
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
         return bool(self.verdict.found_by) and self.verdict.found_by != EXCEPTION
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         found_by, seeds, exceptions = self.verdict[:3]
         if not self.is_found:
             left = f" ({exceptions} by exceptions, which find nothing)" if exceptions else ""
@@ -56,6 +56,36 @@ class Outcome(NamedTuple):
         how = "the model" if self.mutant.model else f"{seeds} seed(s)"
         ran = f"executed {self.times_executed:,} times"
         return f"{self.mutant.name:34} {found_by:52} {how:12} {self.seconds:6.1f} s  {ran}"
+
+    def as_json(self, commit: str) -> dict[str, object]:
+        """Returns the keys of a mutant.
+
+        - `name`, `rule`: its name, and the rule that it breaks.
+        - `commit`: of the tree; with `RESUME=1` commits may differ between mutants.
+        - `found_by`: the name of the invariant or anomaly; null: the bug survived.
+        - `checker`: `simulation` or `model`.
+        - `seeds`: the number of seeds until it was found; 0 for the model.
+        - `seed`: the seed that found it; null: the model did, or nothing.
+        - `exceptions`: the number of seeds that ended by an exception.
+        - `message`: of the violation; null: the model found it, or nothing did.
+        - `times_executed`: the highest count of a changed line; 0: never reached.
+        - `executed`: by "file: code", the count of each changed line that ran.
+        - `seconds`: the wall time.
+        """
+        return {
+            "name": self.mutant.name,
+            "commit": commit,
+            "rule": self.mutant.rule,
+            "found_by": self.verdict.found_by or None,
+            "checker": "model" if self.mutant.model else "simulation",
+            "seeds": self.verdict.seeds,
+            "seed": self.verdict.seed or None,
+            "exceptions": self.verdict.exceptions,
+            "message": self.verdict.message or None,
+            "times_executed": self.times_executed,
+            "executed": dict(self.executed),
+            "seconds": round(self.seconds, 1),
+        }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,8 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         for future in as_completed([pool.submit(_judge, m, options.seeds) for m in mutants]):
             outcomes.append(future.result())
-            _say(outcomes[-1].told)
-            _write(out, former, report(outcomes, commit))
+            _say(outcomes[-1].line)
+            _write(out, former, [outcome.as_json(commit) for outcome in outcomes])
     late = [] if options.no_baseline else _also_without(outcomes)
     seconds = time.monotonic() - began
     survivors = [outcome for outcome in outcomes if not outcome.is_found]
@@ -119,7 +149,7 @@ def _judge(mutant: Mutant, seeds: int) -> Outcome:
     began = time.monotonic()
     executed: Mapping[str, int] = {}
     try:
-        with planted(mutant) as tree:
+        with planted_tree(mutant) as tree:
             if mutant.model:
                 verdict = explore(tree, mutant.model)
             elif mutant.plan:
@@ -178,26 +208,6 @@ def _write(
     entries = {entry["name"]: entry for entry in (*former, *new)}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([entries[name] for name in sorted(entries)], indent=2) + "\n")
-
-
-def report(outcomes: Sequence[Outcome], commit: str) -> list[dict[str, object]]:
-    return [
-        {
-            "name": outcome.mutant.name,
-            "commit": commit,
-            "rule": outcome.mutant.rule,
-            "found_by": outcome.verdict.found_by or None,
-            "checker": "model" if outcome.mutant.model else "simulation",
-            "seeds": outcome.verdict.seeds,
-            "seed": outcome.verdict.seed or None,
-            "exceptions": outcome.verdict.exceptions,
-            "message": outcome.verdict.message or None,
-            "times_executed": outcome.times_executed,
-            "executed": dict(outcome.executed),
-            "seconds": round(outcome.seconds, 1),
-        }
-        for outcome in outcomes
-    ]
 
 
 def _say(line: str) -> None:

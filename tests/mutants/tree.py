@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mutants.planted import Mutant
+from mutants.planted_bugs import Mutant
 from mutants.reach import DIRECTORY_VARIABLE, changed_lines, instrument
 from mutants.rewrite import PatchError, normalized, rewritten
 
@@ -21,8 +21,10 @@ REACHED = "reached"
 
 
 @contextmanager
-def planted(mutant: Mutant) -> Iterator[Path]:
-    """Raises `PatchError` where the bug does not fit the code."""
+def planted_tree(mutant: Mutant) -> Iterator[Path]:
+    """Yields a copy of the code with the bug.
+
+    Raises `PatchError` if the bug does not fit the code."""
     with tempfile.TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as name:
         tree = Path(name)
         for part in COPIED:

@@ -76,7 +76,7 @@ def test_a_continuous_run_reports_its_progress_and_stops_cleanly_on_request(
     metrics = f"{HOST}:{choose_port(None, taken=set(), rng=random.Random())}"
     output: list[QueryPosition] = []
 
-    def stop_when_told() -> None:
+    def stop_after_progress() -> None:
         give_up = time.monotonic() + PATIENCE_S
         while not output and time.monotonic() < give_up:
             time.sleep(0.1)
@@ -86,7 +86,7 @@ def test_a_continuous_run_reports_its_progress_and_stops_cleanly_on_request(
                 output.extend(place for place in positions if place.partition.topic == topic)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
-    threading.Thread(target=stop_when_told, daemon=True).start()
+    threading.Thread(target=stop_after_progress, daemon=True).start()
     act("run", "--topics", topic, "--every-seconds", "1", "--metrics-listen", metrics)
     assert output == [QueryPosition("archive-archive", TopicPartition(topic, 0), 20)]
     assert positions(spark, tmp_path) == all_of(20)

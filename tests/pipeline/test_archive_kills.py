@@ -85,7 +85,7 @@ class Archive:
         deadline = time.monotonic() + REACH_S
         while (pid := self.holds.held()) is None:
             driver.check()
-            assert time.monotonic() < deadline, f"nobody came to {point} for {REACH_S:.0f} s"
+            assert time.monotonic() < deadline, f"no process came to {point} for {REACH_S:.0f} s"
             time.sleep(POLL_S)
         return pid
 

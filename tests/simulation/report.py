@@ -26,14 +26,20 @@ _SUMS = (
 
 
 def summary(results: Sequence[Result], seconds: float, commit: str = "") -> dict[str, Any]:
-    """Returns the report of a run.
+    """Returns the keys of `out/sim.json`.
 
-    - `violations`: how many seeds failed, for any reason
-    - `exceptions`: those of them that an exception ended, and no invariant
-    - `acknowledged`, `faults_in_all`, `faults_with_effect`: sums over the seeds
-    - `faults`: how many of each kind had an effect
-    - `cpu_seconds`: of one seed
-    - `runs`: this one, with its seeds and commit
+    - `seeds`: the number of seeds.
+    - `violations`: the number of seeds that failed, for any reason.
+    - `exceptions`: the number of those that an exception ended, and no invariant.
+    - `seconds`, `cpu_seconds`: the wall time of the run; the processor time of a seed, on average.
+    - `virtual_seconds`, `acknowledged`: the virtual time and the acknowledged records of all seeds.
+    - `faults_in_all`, `faults_with_effect`: the number of planned faults, and of those that had an
+      effect. The crash of a dead process has none.
+    - `failing_seeds`: the `seed` and the `name` of the violation of each seed that failed.
+    - `faults`, `rules`: how often each kind of fault had an effect, and how often each rule was
+      exercised.
+    - `runs`: the `commit`, `seeds` and `failing_seeds` of each run; this one alone without
+      `APPEND=1`.
     """
     faults: Counter[str] = Counter()
     rules: Counter[str] = Counter()

@@ -30,7 +30,7 @@ LONG_FILES = {
     "tests/unit/controller/driver.py": 673,
     "tests/unit/controller/requests/test_partition_admin.py": 562,
     "tests/unit/controller/requests/test_topic_admin.py": 550,
-    "tests/unit/faces/bad_input.py": 897,
+    "tests/unit/interfaces/bad_input.py": 897,
 }
 LONG_FUNCTIONS = {
     "tests/unit/controller/edge/test_admin_leaders_edge.py:test_topic_descriptions_are_sent_with_all_fields": 87,  # noqa: E501

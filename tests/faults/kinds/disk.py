@@ -39,7 +39,7 @@ class _Full:
         if self._is_full and await self._scene.led_by(self.target) == []:
             self._leads_none = 1
         return {
-            "refusals_told": len(await self._log.told_ms(Kind.DISK_REFUSED.value)),
+            "refusals_logged": len(await self._log.logged_ms(Kind.DISK_REFUSED.value)),
             "leads_none": self._leads_none,
         }
 
@@ -56,18 +56,20 @@ async def fill_disk(scene: Scene) -> _Full:
 
 
 class _Flipped:
-    def __init__(self, scene: Scene, broker: str, life: str, log: LogSince, where: str) -> None:
+    def __init__(
+        self, scene: Scene, broker: str, incarnation: str, log: LogSince, where: str
+    ) -> None:
         self._scene = scene
         self._broker = broker
-        self._life = life
+        self._incarnation = incarnation
         self._log = log
         self.target = f"{broker}: {where}"
 
     async def measured(self) -> Measures:
-        now = await self._scene.cluster.life(self._broker)
+        now = await self._scene.cluster.incarnation(self._broker)
         return {
-            "lives_ended": int(bool(now) and now != self._life),
-            "damage_told": len(await self._log.told_ms(Kind.REPLICA_DAMAGED.value)),
+            "processes_ended": int(bool(now) and now != self._incarnation),
+            "damage_logged": len(await self._log.logged_ms(Kind.REPLICA_DAMAGED.value)),
         }
 
     async def heal(self) -> None:
@@ -79,14 +81,14 @@ async def flip_bit(scene: Scene) -> _Flipped:
     """Flips a bit in the newest segment, because a start after a crash reads what may not be
     synced."""
     follower, _ = await scene.follower_and_leader()
-    life = await scene.cluster.life(follower)
+    incarnation = await scene.cluster.incarnation(follower)
     log = scene.cluster.log_since_now(follower)
     await scene.cluster.kill(follower)
     replicas = scene.cluster.data_dir(follower).glob(f"replicas/{scene.topic}-*")
     # A segment that has just begun has too few frames.
     fullest = max(replicas, key=lambda replica: segment_paths(replica)[-1].stat().st_size)
     where = await asyncio.to_thread(flip_in_last_whole_frame, fullest)
-    return _Flipped(scene, follower, life, log, where)
+    return _Flipped(scene, follower, incarnation, log, where)
 
 
 class _FlippedWhileRunning:
@@ -98,14 +100,14 @@ class _FlippedWhileRunning:
         self.target = f"{broker}: {where}"
 
     async def measured(self) -> Measures:
-        found = len(await self._log.told_ms(Kind.REPLICA_DAMAGED.value))
+        found = len(await self._log.logged_ms(Kind.REPLICA_DAMAGED.value))
         if not found and time.monotonic() - self._scrubbed_s >= SCRUB_AGAIN_S:
             self._scrubbed_s = time.monotonic()
             with suppress(ClusterFailedError):
                 await self._scene.scrub(self._broker)
         return {
-            "damage_told": found,
-            "repairs_told": len(await self._log.told_ms(Kind.REPLICA_REPAIRED.value)),
+            "damage_logged": found,
+            "repairs_logged": len(await self._log.logged_ms(Kind.REPLICA_REPAIRED.value)),
         }
 
     async def heal(self) -> None:

@@ -7,23 +7,23 @@ import time
 
 from faults.cluster import ClusterFailedError, LogSince
 from faults.effects import Measures
-from faults.scene import LOOK_PAUSE_S, Scene
+from faults.scene import FIND_PAUSE_S, Scene
 from tidelog.state_changes.event import Kind
 
 ELECTION_TIMEOUT_S = 10.0
 
 
 class _Member:
-    def __init__(self, scene: Scene, member: str, life: str, *, leads: bool) -> None:
+    def __init__(self, scene: Scene, member: str, incarnation: str, *, leads: bool) -> None:
         self._scene = scene
         self.target = member
-        self._life = life
+        self._incarnation = incarnation
         self._leads = leads
         self._other_leader = 0
 
     async def measured(self) -> Measures:
-        now = await self._scene.cluster.life(self.target)
-        measures = {"members_ended": int(bool(self._life) and now != self._life)}
+        now = await self._scene.cluster.incarnation(self.target)
+        measures = {"members_ended": int(bool(self._incarnation) and now != self._incarnation)}
         if self._leads:
             try:
                 leader = await self._scene.cluster.etcd_leader()
@@ -38,9 +38,9 @@ class _Member:
 
 
 async def _kill(scene: Scene, member: str, *, leads: bool) -> _Member:
-    life = await scene.cluster.life(member)
+    incarnation = await scene.cluster.incarnation(member)
     await scene.cluster.kill(member)
-    return _Member(scene, member, life, leads=leads)
+    return _Member(scene, member, incarnation, leads=leads)
 
 
 async def _leader(scene: Scene) -> str:
@@ -52,7 +52,7 @@ async def _leader(scene: Scene) -> str:
         except ClusterFailedError:
             if time.monotonic() >= deadline:
                 raise
-            await asyncio.sleep(LOOK_PAUSE_S)
+            await asyncio.sleep(FIND_PAUSE_S)
 
 
 async def kill_etcd_leader(scene: Scene) -> _Member:
@@ -74,8 +74,8 @@ class _AllAway:
         self._logs = logs
 
     async def measured(self) -> Measures:
-        losses = [len(await log.told_ms(Kind.STORE_LOST.value)) for log in self._logs]
-        return {"all_ended": self._all_ended, "store_lost_told": sum(losses)}
+        losses = [len(await log.logged_ms(Kind.STORE_LOST.value)) for log in self._logs]
+        return {"all_ended": self._all_ended, "store_losses_logged": sum(losses)}
 
     async def heal(self) -> None:
         await self._scene.cluster.start_all_etcd()

@@ -13,33 +13,33 @@ class _Ended:
     """Processes that were ended, until they are started again."""
 
     def __init__(
-        self, scene: Scene, services: Sequence[str], lives: Sequence[str], clean_ends: int
+        self, scene: Scene, services: Sequence[str], incarnations: Sequence[str], clean_ends: int
     ) -> None:
         self._scene = scene
         self._clean_ends = clean_ends
         self._services = services
-        self._lives = lives
+        self._incarnations = incarnations
         self.target = ", ".join(services)
 
     async def measured(self) -> Measures:
-        now = [await self._scene.cluster.life(service) for service in self._services]
+        now = [await self._scene.cluster.incarnation(service) for service in self._services]
         ended = sum(
             bool(before) and bool(after) and before != after
-            for before, after in zip(self._lives, now, strict=True)
+            for before, after in zip(self._incarnations, now, strict=True)
         )
-        return {"lives_ended": ended, "clean_ends": self._clean_ends}
+        return {"processes_ended": ended, "clean_ends": self._clean_ends}
 
     async def heal(self) -> None:
         for service in self._services:
-            if not await self._scene.cluster.life(service):
+            if not await self._scene.cluster.incarnation(service):
                 await self._scene.cluster.start_again(service)
 
 
 class _EndedController(_Ended):
     """A controller that was ended; another one becomes active."""
 
-    def __init__(self, scene: Scene, controller: str, life: str, clean_ends: int) -> None:
-        super().__init__(scene, [controller], [life], clean_ends)
+    def __init__(self, scene: Scene, controller: str, incarnation: str, clean_ends: int) -> None:
+        super().__init__(scene, [controller], [incarnation], clean_ends)
         self._controller = controller
         self._other_active = 0
 
@@ -66,9 +66,9 @@ class _Paused:
 
 
 async def _end(scene: Scene, services: Sequence[str], *, kill: bool) -> _Ended:
-    lives = [await scene.cluster.life(service) for service in services]
+    incarnations = [await scene.cluster.incarnation(service) for service in services]
     clean = await asyncio.gather(*(_end_one(scene, service, kill=kill) for service in services))
-    return _Ended(scene, services, lives, sum(clean))
+    return _Ended(scene, services, incarnations, sum(clean))
 
 
 async def _end_one(scene: Scene, service: str, *, kill: bool) -> bool:
@@ -93,9 +93,9 @@ async def restart_all_brokers(scene: Scene) -> _Ended:
 
 async def _end_controller(scene: Scene, *, kill: bool) -> _EndedController:
     active = await scene.active_controller()
-    life = await scene.cluster.life(active)
+    incarnation = await scene.cluster.incarnation(active)
     clean = await _end_one(scene, active, kill=kill)
-    return _EndedController(scene, active, life, int(clean))
+    return _EndedController(scene, active, incarnation, int(clean))
 
 
 async def kill_controller(scene: Scene) -> _EndedController:

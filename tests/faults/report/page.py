@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from faults.catalogue import NOISY_GAP_MS
 from faults.report.pictures import Span, latency, throughput
-from faults.report.worst_moment import Said
+from faults.report.worst_moment import LogEntry
 from faults.result import COUNTED, Result
 from faults.series import Point
 from faults.verdict import JudgedGap, RunVerdict
@@ -28,7 +28,7 @@ class WorstMoment(NamedTuple):
     gap: JudgedGap
     run: int
     begin_s: float
-    said: Sequence[Said]
+    entries: Sequence[LogEntry]
     left_out: int
 
 
@@ -130,9 +130,9 @@ def _worst(worst: WorstMoment) -> dict[str, Any]:
         "step": worst.gap.step,
         "run": worst.run,
         "lines": [
-            f"{said.at_s - worst.begin_s:+9.3f} s  {said.service:13} {said.what:24} "
-            + " ".join(f"{name}={value}" for name, value in said.details.items())
-            for said in worst.said
+            f"{entry.at_s - worst.begin_s:+9.3f} s  {entry.service:13} {entry.what:24} "
+            + " ".join(f"{name}={value}" for name, value in entry.details.items())
+            for entry in worst.entries
         ],
         "left_out": worst.left_out,
     }

@@ -23,7 +23,7 @@ CLIENTS = "clients"
 _COMMON = frozenset({"time", "level", "service", "event", "kind"})
 
 
-class Said(NamedTuple):
+class LogEntry(NamedTuple):
     """`at_s`: wall clock, seconds since 1970."""
 
     at_s: float
@@ -32,32 +32,32 @@ class Said(NamedTuple):
     details: Mapping[str, Any]
 
 
-def said_between(
+def entries_between(
     logs: Mapping[str, Iterable[bytes]], begin_s: float, end_s: float, partition: TopicPartition
-) -> tuple[list[Said], int]:
+) -> tuple[list[LogEntry], int]:
     """The lines that concern the partition.
 
     The lines of all services in the order of their clocks, with the begin and end of the gap; and
     the number of omitted lines, which are the farthest from both."""
-    found: list[Said] = []
+    found: list[LogEntry] = []
     for service, lines in logs.items():
         for line in lines:
-            said = _parse(service, line)
-            if said is None or not begin_s - MARGIN_S <= said.at_s <= end_s + MARGIN_S:
+            entry = _parse(service, line)
+            if entry is None or not begin_s - MARGIN_S <= entry.at_s <= end_s + MARGIN_S:
                 continue
-            if _concerns(said.details, partition):
-                found.append(said)
-    begin = Said(begin_s, CLIENTS, "last_write", {})
-    end = Said(end_s, CLIENTS, "writes_resume", {})
+            if _concerns(entry.details, partition):
+                found.append(entry)
+    begin = LogEntry(begin_s, CLIENTS, "last_write", {})
+    end = LogEntry(end_s, CLIENTS, "writes_resume", {})
     kept = [begin, *_nearest(found, begin_s, end_s), end]
-    return sorted(kept, key=lambda said: said.at_s), max(0, len(found) - MAX_LINES)
+    return sorted(kept, key=lambda entry: entry.at_s), max(0, len(found) - MAX_LINES)
 
 
-def _nearest(found: Sequence[Said], begin_s: float, end_s: float) -> list[Said]:
+def _nearest(found: Sequence[LogEntry], begin_s: float, end_s: float) -> list[LogEntry]:
     """The lines nearest to the end first; the remaining room is for lines near the begin."""
-    to_end = sorted(found, key=lambda said: abs(said.at_s - end_s))
+    to_end = sorted(found, key=lambda entry: abs(entry.at_s - end_s))
     near_end, others = to_end[:END_LINES], to_end[END_LINES:]
-    others.sort(key=lambda said: abs(said.at_s - begin_s))
+    others.sort(key=lambda entry: abs(entry.at_s - begin_s))
     return [*near_end, *others[: MAX_LINES - len(near_end)]]
 
 
@@ -70,7 +70,7 @@ def _concerns(details: Mapping[str, Any], partition: TopicPartition) -> bool:
     return number in (partition.partition, str(partition))
 
 
-def _parse(service: str, line: bytes) -> Said | None:
+def _parse(service: str, line: bytes) -> LogEntry | None:
     try:
         fields = json.loads(line)
     except ValueError:
@@ -83,4 +83,4 @@ def _parse(service: str, line: bytes) -> Said | None:
         return None
     what = str(fields.get("kind") or fields.get("event") or "")
     details = {name: value for name, value in fields.items() if name not in _COMMON}
-    return Said(at_s, service, what, details)
+    return LogEntry(at_s, service, what, details)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from faults.report.page import RunPictures, WorstMoment, page
-from faults.report.worst_moment import said_between
+from faults.report.worst_moment import entries_between
 from faults.result import Result
 from faults.run import FinishedRun
 from faults.verdict import JudgedGap
@@ -42,8 +42,8 @@ def _worst(result: Result, finished: Sequence[FinishedRun]) -> WorstMoment | Non
     gap, number, run = max(gaps, key=lambda one: one[0].worst.gap.length_ms)
     begin_s, end_s = wall_s(gap, run.wall_ahead_ms)
     assert gap.worst.partition is not None, "others are not chosen from"
-    said, left_out = said_between(_lines(run.logs), begin_s, end_s, gap.worst.partition)
-    return WorstMoment(gap, number, begin_s, said, left_out)
+    entries, left_out = entries_between(_lines(run.logs), begin_s, end_s, gap.worst.partition)
+    return WorstMoment(gap, number, begin_s, entries, left_out)
 
 
 def wall_s(gap: JudgedGap, wall_ahead_ms: int) -> tuple[float, float]:

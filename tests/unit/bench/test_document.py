@@ -1,6 +1,7 @@
 """The result document of the suite."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from bench.report import Measured, at_most
@@ -41,6 +42,17 @@ def test_a_repeated_part_replaces_only_itself() -> None:
     assert [row["name"] for row in after["results"]] == ["wait", "memory"]
     assert list(after["parts"]) == ["latency", "alone"]
     assert after["measured"] == {"latency": {"commit": "def"}, "alone": {"commit": "abc"}}
+
+
+def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    missed = at_most("wait", 9, 5, "ms")
+    written = content({"latency": Outcome([missed])})
+    (row,) = written["results"]
+    row["wanted"] = row.pop("target")
+    file = tmp_path / "bench.json"
+    file.write_text(json.dumps(written))
+
+    assert document.results_of(document.read(file)) == {"latency": [missed]}
 
 
 def test_only_the_full_form_has_the_name_of_a_complete_run() -> None:

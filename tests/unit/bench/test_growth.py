@@ -89,6 +89,6 @@ def test_sizes_are_columns() -> None:
 
     assert by_size.sizes == [1_000, 10_000]
     (row,) = by_size.rows
-    assert (row.text, row.unit, row.bound) == ("cost", "s", "<= 2 at 10,000")
+    assert (row.text, row.unit, row.target) == ("cost", "s", "<= 2 at 10,000")
     assert [row.by_size[size].value for size in by_size.sizes] == [1.0, 10.0]
     assert others == [other]

@@ -180,28 +180,28 @@ class Notes:
     """A listener that records its calls."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.calls: list[str] = []
 
     def log_grew(self, partition: Partition) -> None:
-        self.said.append(f"grew to {partition.log.log_end_offset}")
+        self.calls.append(f"grew to {partition.log.log_end_offset}")
 
     def sync_needed(self, partition: Partition) -> None:
-        self.said.append(f"sync from {partition.counted_end}")
+        self.calls.append(f"sync from {partition.counted_end}")
 
     def high_watermark_moved(self, partition: Partition) -> None:
-        self.said.append(f"committed {partition.high_watermark}")
+        self.calls.append(f"committed {partition.high_watermark}")
 
     def log_start_moved(self, partition: Partition) -> None:
-        self.said.append(f"log starts at {partition.log.log_start_offset}")
+        self.calls.append(f"log starts at {partition.log.log_start_offset}")
 
     def leadership_ended(self, partition: Partition) -> None:  # noqa: ARG002
-        self.said.append("leadership ended")
+        self.calls.append("leadership ended")
 
     def followers_forgotten(self, partition: Partition) -> None:  # noqa: ARG002
-        self.said.append("followers forgotten")
+        self.calls.append("followers forgotten")
 
     def isr_needs_evaluation(self, partition: Partition) -> None:  # noqa: ARG002
-        self.said.append("judge")
+        self.calls.append("judge")
 
 
 def epoch_of(broker_id: int) -> int:
@@ -246,4 +246,4 @@ def leader(log: FakeLog, of: LeaderAndIsr | None = None, high_watermark: int = 0
 def notes(partition: Partition) -> list[str]:
     listener = partition._listener
     assert isinstance(listener, Notes)
-    return listener.said
+    return listener.calls

@@ -27,13 +27,13 @@ class Machine:
         monotonic_ms: int = 5_000,
     ) -> None:
         self.wall_ms, self.monotonic_ms = wall_ms, monotonic_ms
-        self.said: list[str] = []
+        self.reported: list[str] = []
         self.check = ClockCheck(
             Reading(self.wall_ms, self.monotonic_ms, boot_id), last, self._changed
         )
 
     def _changed(self, doubt: Doubt, end: str) -> None:
-        self.said.append(end or doubt.reason)
+        self.reported.append(end or doubt.reason)
 
     def left(self, boot_id: str = "boot") -> Reading:
         """The state that it leaves for the next process."""

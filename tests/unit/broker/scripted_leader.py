@@ -41,7 +41,7 @@ LEADER = 1
 ME = 2
 
 
-class Asked:
+class ReceivedFetch:
     """One fetch that waits at the leader."""
 
     def __init__(self, address: str, request: ReplicaFetchRequest) -> None:
@@ -102,7 +102,7 @@ class Follower:
         self.broker_epoch = epoch_of(ME)
         self.leader: tuple[str, int] | None = (address_of(LEADER), epoch_of(LEADER))
         self.failures: list[str] = []
-        self.asked: list[Asked] = []
+        self.received: list[ReceivedFetch] = []
         self.unreachable = False
         # Not even a stream can be opened.
         self.gone = False
@@ -153,17 +153,17 @@ class Follower:
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:
-        asked = Asked(address, request)
-        self.asked.append(asked)
+        received = ReceivedFetch(address, request)
+        self.received.append(received)
         self._came.set()
         if self.unreachable:
             raise PeerUnreachableError(f"{address}: connection refused")
-        return await asked.wait()
+        return await received.wait()
 
     def complete_early(self, address: str, request: ReplicaFetchRequest) -> None:
-        (asked,) = [asked for asked in self.asked if asked.request is request]
-        assert asked.address == address
-        asked.completed_early += 1
+        (received,) = [received for received in self.received if received.request is request]
+        assert received.address == address
+        received.completed_early += 1
 
     async def close(self) -> None:
         pass
@@ -189,15 +189,15 @@ class Follower:
 
     def pauses(self) -> list[float]:
         """The pauses between consecutive fetches, in seconds."""
-        times = [asked.at for asked in self.asked]
+        times = [received.at for received in self.received]
         return [round(later - earlier, 6) for earlier, later in pairwise(times)]
 
-    async def next(self, position: int) -> Asked:
+    async def next(self, position: int) -> ReceivedFetch:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while len(self.asked) <= position:
+            while len(self.received) <= position:
                 self._came.clear()
                 await self._came.wait()
-        return self.asked[position]
+        return self.received[position]
 
 
 def following(follower: Follower) -> AbstractAsyncContextManager[None]:

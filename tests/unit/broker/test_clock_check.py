@@ -28,7 +28,7 @@ def test_a_clock_that_agrees_with_monotonic_time_is_trusted() -> None:
     assert machine.believes
     machine.wall_ms -= YEAR_MS
     assert machine.believes
-    assert machine.said == []
+    assert machine.reported == []
 
 
 def test_a_jump_ahead_is_doubted_until_the_clock_is_set_back() -> None:
@@ -41,7 +41,7 @@ def test_a_jump_ahead_is_doubted_until_the_clock_is_set_back() -> None:
     assert not machine.believes
     machine.wall_ms -= MAX_STEP_MS
     assert machine.believes
-    assert machine.said == [
+    assert machine.reported == [
         "it has jumped ahead of monotonic time",
         "nothing contradicts the clock any more",
     ]
@@ -142,7 +142,7 @@ def test_a_clock_ahead_of_as_many_others_as_agree_with_it_is_doubted(
         machine.hears(broker_id, machine.wall_ms)
     assert machine.believes is believes
     if not believes:
-        assert machine.said == [
+        assert machine.reported == [
             f"it is ahead of {behind} of the {behind + agreeing} other brokers "
             "whose clocks are known"
         ]
@@ -186,12 +186,12 @@ def ahead_since_its_start() -> Machine:
 
 def test_a_doubt_does_not_end_because_the_others_fall_silent() -> None:
     machine = ahead_since_its_start()
-    assert machine.said == ["it is ahead of 1 of the 1 other brokers whose clocks are known"]
+    assert machine.reported == ["it is ahead of 1 of the 1 other brokers whose clocks are known"]
     machine.passes(MAX_DOUBT_MS - 10 * PEER_VALID_MS)
     assert not machine.believes
     machine.passes(1)
     assert machine.believes
-    assert machine.said[1:] == ["nothing contradicts the clock any more"]
+    assert machine.reported[1:] == ["nothing contradicts the clock any more"]
 
 
 def test_a_doubt_ends_once_both_clocks_agree() -> None:
@@ -200,7 +200,7 @@ def test_a_doubt_ends_once_both_clocks_agree() -> None:
     assert not machine.believes
     machine.fetched_by(3, machine.wall_ms)
     assert machine.believes
-    assert machine.said[1:] == ["2 other brokers have the same time"]
+    assert machine.reported[1:] == ["2 other brokers have the same time"]
     machine = ahead_since_its_start()
     machine.wall_ms -= HOUR_MS
     assert machine.believes
@@ -243,7 +243,7 @@ def test_a_clock_that_other_brokers_contradict_is_never_trusted() -> None:
         machine.fetched_by(2, machine.wall_ms - YEAR_MS)
         machine.passes(HOUR_MS)
         assert not machine.believes
-    assert len(machine.said) == 1
+    assert len(machine.reported) == 1
     # The last report of the other broker counts for a day.
     machine.passes(MAX_DOUBT_MS - HOUR_MS)
     assert not machine.believes
@@ -273,7 +273,7 @@ def test_a_doubt_that_no_other_broker_shares_ends_after_a_day() -> None:
     assert not machine.believes
     machine.passes(1)
     assert machine.believes
-    assert machine.said[-1] == "no other broker has contradicted it for a day"
+    assert machine.reported[-1] == "no other broker has contradicted it for a day"
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_lone_broker_trusts_its_clock_10_minutes_after_a_reboot(restarts: list
         machine = machine.restarted(is_rebooted=is_rebooted)
         assert not machine.believes
     assert not machine.believes
-    assert machine.said == ["after a reboot of its machine it is ahead of the last known time"]
+    assert machine.reported == ["after a reboot of its machine it is ahead of the last known time"]
     machine.passes(MAX_REBOOT_DOUBT_MS - 10)
     assert not machine.believes
     machine.passes(10)
@@ -370,7 +370,7 @@ def test_another_broker_confirms_or_contradicts_a_clock_after_a_reboot_at_once()
     machine = rebooted(HOUR_MS)
     machine.fetched_by(2, machine.wall_ms)
     assert machine.believes
-    assert machine.said == []
+    assert machine.reported == []
     machine = rebooted(HOUR_MS, 14 * HOUR_MS)
     machine.fetched_by(2, NOW_MS + HOUR_MS)
     machine.passes(MAX_REBOOT_DOUBT_MS)

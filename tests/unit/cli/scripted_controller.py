@@ -30,7 +30,7 @@ class ScriptedController(FakeController):
         assert rpc in _RPCS
         self.answers[rpc].extend(responses)
 
-    def refuse(self, rpc: str, code: ErrorCode, message: str = "why") -> None:
+    def reject(self, rpc: str, code: ErrorCode, message: str = "why") -> None:
         response = getattr(pb, f"{rpc}Response")()
         response.error.CopyFrom(error_to_wire(TidelogError(code, message)))
         self.answer(rpc, response)

@@ -90,7 +90,7 @@ def test_an_error_document_says_whether_to_retry(
 
 
 def test_a_deletion_is_conditional_on_the_described_revision(commands: Commands) -> None:
-    commands.controller.refuse("DeleteTopic", ErrorCode.REVISION_CONFLICT)
+    commands.controller.reject("DeleteTopic", ErrorCode.REVISION_CONFLICT)
     words = ("topics", "delete", "sea", "--expected-revision", "9", "--json")
     stale = commands.run(*words, interactive=True)
     assert error_document(stale.stdout)["code"] == "REVISION_CONFLICT"

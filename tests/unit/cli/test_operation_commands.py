@@ -140,7 +140,7 @@ def test_a_missing_topic_or_broker_is_reported_before_confirmation(
     if query == "DescribeTopics":
         commands.cluster.topics.clear()
     else:
-        commands.controller.refuse(query, ErrorCode.UNKNOWN_OPERATION, "there is none")
+        commands.controller.reject(query, ErrorCode.UNKNOWN_OPERATION, "there is none")
     result = commands.run(*arguments)
     assert result.exit_code == ExitStatus.NOT_FOUND
     assert "--yes" not in result.stderr
@@ -228,7 +228,7 @@ def test_a_plan_from_a_dry_run_can_be_started_by_its_digest(commands: Commands, 
 
 
 def test_an_expected_plan_is_the_only_one_to_confirm(commands: Commands) -> None:
-    commands.controller.refuse("Rebalance", ErrorCode.REVISION_CONFLICT, "another one")
+    commands.controller.reject("Rebalance", ErrorCode.REVISION_CONFLICT, "another one")
     result = commands.run("rebalance", "--expected-plan", "d1", interactive=True)
     assert (result.exit_code, "Continue?" in result.stderr) == (ExitStatus.FAILED, False)
     (planned,) = commands.controller.requests["Rebalance"]
@@ -276,7 +276,7 @@ def test_the_default_caller_name_is_the_login(
 
 
 def test_a_missing_answer_is_followed_by_the_command_to_retry(commands: Commands) -> None:
-    commands.controller.refuse("Rebalance", ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd is away")
+    commands.controller.reject("Rebalance", ErrorCode.METADATA_STORE_UNAVAILABLE, "etcd is away")
     result = commands.run("rebalance", "--yes", "--operation-id", "grow", "--timeout", "0.2")
     assert result.exit_code == ExitStatus.TIMED_OUT
     assert "etcd is away" in result.stderr
@@ -294,7 +294,7 @@ def test_a_missing_answer_is_followed_by_the_command_to_retry(commands: Commands
 def test_a_rejection_keeps_the_message_of_the_controller(
     commands: Commands, code: ErrorCode, status: ExitStatus
 ) -> None:
-    commands.controller.refuse("RemoveBrokers", code, "topic sea would keep 2 of 3 replicas")
+    commands.controller.reject("RemoveBrokers", code, "topic sea would keep 2 of 3 replicas")
     result = commands.run("brokers", "remove", "3", "--dry-run")
     assert result.exit_code == status
     assert result.stderr == "error: topic sea would keep 2 of 3 replicas\n"
@@ -363,7 +363,7 @@ def test_an_operation_is_described(commands: Commands) -> None:
 
 
 def test_an_unknown_operation_is_not_found(commands: Commands) -> None:
-    commands.controller.refuse("DescribeOperation", ErrorCode.UNKNOWN_OPERATION)
+    commands.controller.reject("DescribeOperation", ErrorCode.UNKNOWN_OPERATION)
     assert commands.run("operations", "describe", "no").exit_code == ExitStatus.NOT_FOUND
 
 

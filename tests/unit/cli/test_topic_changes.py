@@ -140,7 +140,7 @@ def test_setting_the_present_value_is_not_a_change(commands: Commands) -> None:
 
 
 def test_an_unknown_key_is_rejected_with_the_message_of_the_controller(commands: Commands) -> None:
-    commands.controller.refuse("AlterTopicConfig", ErrorCode.INVALID_CONFIG, "did you mean x?")
+    commands.controller.reject("AlterTopicConfig", ErrorCode.INVALID_CONFIG, "did you mean x?")
     result = commands.run("topics", "alter-config", "sea", "--set", "y=5")
     assert (result.exit_code, result.stderr) == (ExitStatus.FAILED, "error: did you mean x?\n")
 

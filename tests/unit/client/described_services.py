@@ -36,7 +36,7 @@ class DescribedServices:
       earlier, or gets the answer.
     - `answers_after_ms`: the same on `clock`.
     - `describes_after_ms`, `names_after_ms`: how long the event loop waits for the full
-      description, and for the list of services alone. `asked_for_names` has the addresses that got
+      description, and for the list of services alone. `called_for_names` has the addresses that got
       the latter request.
     - `given_ms`: the timeout that the caller gave each service.
     - `well`: partitions that the controller returns only for a query by ISR member.
@@ -59,8 +59,8 @@ class DescribedServices:
     registered_then: list[RegisteredBroker] | None = None
     explains: dict[str, inspect_pb2.ExplainResponse] = field(default_factory=dict)
     explaining: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    asked_for_names: list[str] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
+    called_for_names: list[str] = field(default_factory=list)
     open_connections: int = 0
 
     def connect(self) -> _Connections:
@@ -127,7 +127,7 @@ class _Inspected:
     ) -> inspect_pb2.DescribeServiceResponse:
         if request.services_only:
             return await self._names(timeout_ms)
-        self._services.asked.append(self._address)
+        self._services.called.append(self._address)
         self._services.given_ms[self._address] = timeout_ms
         await self._takes(self._services.describes_after_ms, timeout_ms)
         self._services.clock.now_ms += self._services.answers_after_ms.get(self._address, 0)
@@ -145,7 +145,7 @@ class _Inspected:
         return to_wire(state, inspect_pb2.DescribeServiceResponse)
 
     async def _names(self, timeout_ms: int) -> inspect_pb2.DescribeServiceResponse:
-        self._services.asked_for_names.append(self._address)
+        self._services.called_for_names.append(self._address)
         await self._takes(self._services.names_after_ms, timeout_ms)
         state = without_parts(self._services.answer_of(self._address, timeout_ms))
         return to_wire(state, inspect_pb2.DescribeServiceResponse)

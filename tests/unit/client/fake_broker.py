@@ -99,7 +99,7 @@ class Slow:
     ms: int
 
 
-Asked = (
+RequestedPartition = (
     broker_pb2.ProducePartition
     | broker_pb2.FetchPartition
     | broker_pb2.ListOffsetsPartition
@@ -272,22 +272,22 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         )
 
     def _append(
-        self, asked: broker_pb2.ProducePartition, error: TidelogError | None
+        self, entry: broker_pb2.ProducePartition, error: TidelogError | None
     ) -> broker_pb2.ProducePartitionResult:
-        error = error or self._refusal(asked, -1)
-        limit = self.cluster.topics[asked.topic].config if error is None else {}
-        largest = max(len(batch.records) for batch in asked.batches)
+        error = error or self._rejection(entry, -1)
+        limit = self.cluster.topics[entry.topic].config if error is None else {}
+        largest = max(len(batch.records) for batch in entry.batches)
         if error is None and largest > int(limit.get("max_batch_bytes", "1048576")):
             error = TidelogError(ErrorCode.BATCH_TOO_LARGE, f"{largest} bytes are too many")
         result = broker_pb2.ProducePartitionResult(
-            topic=asked.topic, partition=asked.partition, base_offset=-1
+            topic=entry.topic, partition=entry.partition, base_offset=-1
         )
         if error is not None:
             result.error.CopyFrom(error_to_wire(error))
             return result
-        partition = self.cluster.partition(asked.topic, asked.partition)
+        partition = self.cluster.partition(entry.topic, entry.partition)
         verdict = check_sequences(
-            partition.batches, partition.fences, [batch.header for batch in asked.batches]
+            partition.batches, partition.fences, [batch.header for batch in entry.batches]
         )
         if isinstance(verdict, TidelogError):
             result.error.CopyFrom(error_to_wire(verdict))
@@ -300,7 +300,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         result.base_offset = partition.end
         result.leader_epoch = partition.leader_epoch
         result.append_time_ms = self.cluster.append_time_ms
-        for wire in asked.batches:
+        for wire in entry.batches:
             partition.batches.append(
                 stamp(
                     batch_from_wire(wire),
@@ -321,32 +321,32 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.max_wait_ms / 1000
         while True:
-            results = [self._read(asked, error) for asked in request.partitions]
+            results = [self._read(entry, error) for entry in request.partitions]
             if any(r.batches or r.HasField("error") for r in results) or loop.time() > deadline:
                 return broker_pb2.FetchResponse(partitions=results)
             await asyncio.sleep(0.005)
 
     def _read(
-        self, asked: broker_pb2.FetchPartition, error: TidelogError | None
+        self, entry: broker_pb2.FetchPartition, error: TidelogError | None
     ) -> broker_pb2.FetchPartitionResult:
-        error = error or self._refusal(asked, asked.current_leader_epoch)
-        result = broker_pb2.FetchPartitionResult(topic=asked.topic, partition=asked.partition)
-        topic = self.cluster.topics.get(asked.topic)
-        if topic is not None and asked.partition < len(topic.partitions):
-            partition = topic.partitions[asked.partition]
+        error = error or self._rejection(entry, entry.current_leader_epoch)
+        result = broker_pb2.FetchPartitionResult(topic=entry.topic, partition=entry.partition)
+        topic = self.cluster.topics.get(entry.topic)
+        if topic is not None and entry.partition < len(topic.partitions):
+            partition = topic.partitions[entry.partition]
             result.leader_epoch = partition.leader_epoch
             result.high_watermark = partition.end
             result.log_start_offset = partition.log_start
-            if not partition.log_start <= asked.fetch_offset <= partition.end:
+            if not partition.log_start <= entry.fetch_offset <= partition.end:
                 error = error or TidelogError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
-            error = error or self._damage(partition, asked.fetch_offset)
+            error = error or self._damage(partition, entry.fetch_offset)
         if error is not None:
             result.error.CopyFrom(error_to_wire(error))
             return result
         size = 0
         for batch in partition.batches:
-            if batch.header.next_offset > asked.fetch_offset:
-                if result.batches and size + len(batch.records) > asked.max_bytes:
+            if batch.header.next_offset > entry.fetch_offset:
+                if result.batches and size + len(batch.records) > entry.max_bytes:
                     break
                 if self._damage(partition, batch.header.base_offset) is not None:
                     break
@@ -372,28 +372,28 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self.seen["list_offsets"].append(request)
         error = await self._play(self._next("list_offsets"), context)
         return broker_pb2.ListOffsetsResponse(
-            partitions=[self._offset(asked, error) for asked in request.partitions]
+            partitions=[self._offset(entry, error) for entry in request.partitions]
         )
 
     def _offset(
-        self, asked: broker_pb2.ListOffsetsPartition, error: TidelogError | None
+        self, entry: broker_pb2.ListOffsetsPartition, error: TidelogError | None
     ) -> broker_pb2.ListOffsetsPartitionResult:
-        error = error or self._refusal(asked, asked.current_leader_epoch)
+        error = error or self._rejection(entry, entry.current_leader_epoch)
         result = broker_pb2.ListOffsetsPartitionResult(
-            topic=asked.topic, partition=asked.partition, offset=-1, timestamp_ms=-1
+            topic=entry.topic, partition=entry.partition, offset=-1, timestamp_ms=-1
         )
         if error is not None:
             result.error.CopyFrom(error_to_wire(error))
             return result
-        partition = self.cluster.partition(asked.topic, asked.partition)
+        partition = self.cluster.partition(entry.topic, entry.partition)
         result.leader_epoch = partition.leader_epoch
-        if asked.position == broker_pb2.OFFSET_POSITION_EARLIEST:
+        if entry.position == broker_pb2.OFFSET_POSITION_EARLIEST:
             result.offset = partition.log_start
-        elif asked.position == broker_pb2.OFFSET_POSITION_LATEST:
+        elif entry.position == broker_pb2.OFFSET_POSITION_LATEST:
             result.offset = partition.end
         else:
             for batch in partition.batches:
-                if batch.header.max_timestamp_ms >= asked.timestamp_ms:
+                if batch.header.max_timestamp_ms >= entry.timestamp_ms:
                     result.offset = batch.header.base_offset
                     break
         return result
@@ -486,25 +486,25 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self.seen["describe_producers"].append(request)
         error = await self._play(self._next("describe_producers"), context)
         return broker_pb2.DescribeProducersResponse(
-            partitions=[self._producers(request, asked, error) for asked in request.partitions]
+            partitions=[self._producers(request, entry, error) for entry in request.partitions]
         )
 
     def _producers(
         self,
         request: broker_pb2.DescribeProducersRequest,
-        asked: broker_pb2.DescribeProducersPartition,
+        entry: broker_pb2.DescribeProducersPartition,
         error: TidelogError | None,
     ) -> broker_pb2.DescribeProducersPartitionResult:
-        error = error or self._refusal(asked, -1)
+        error = error or self._rejection(entry, -1)
         result = broker_pb2.DescribeProducersPartitionResult(
-            topic=asked.topic, partition=asked.partition
+            topic=entry.topic, partition=entry.partition
         )
-        known = self.outdated.get((asked.topic, asked.partition))
+        known = self.outdated.get((entry.topic, entry.partition))
         if error is None and known is not None and request.HasField("fence"):
-            del self.outdated[asked.topic, asked.partition]
+            del self.outdated[entry.topic, entry.partition]
             error = TidelogError(ErrorCode.LEADER_CHANGED, "deposed since")
         if error is None:
-            partition = self.cluster.partition(asked.topic, asked.partition)
+            partition = self.cluster.partition(entry.topic, entry.partition)
             error = fence(partition.batches, partition.fences, request)
         if error is not None:
             result.error.CopyFrom(error_to_wire(error))
@@ -540,13 +540,13 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             await context.abort(scripted, "scripted")
         return scripted if isinstance(scripted, TidelogError) else None
 
-    def _refusal(self, asked: Asked, epoch: int) -> TidelogError | None:
-        known = self.cluster.topics.get(asked.topic)
-        if known is None or asked.partition >= len(known.partitions):
+    def _rejection(self, entry: RequestedPartition, epoch: int) -> TidelogError | None:
+        known = self.cluster.topics.get(entry.topic)
+        if known is None or entry.partition >= len(known.partitions):
             return TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "not known here")
-        if asked.topic_id not in ("", known.topic_id):
+        if entry.topic_id not in ("", known.topic_id):
             return TidelogError(ErrorCode.UNKNOWN_TOPIC_ID, "another topic has the name")
-        chosen = known.partitions[asked.partition]
+        chosen = known.partitions[entry.partition]
         if chosen.leader != self.broker_id:
             hint = None
             if self.hint and chosen.leader in self.cluster.brokers:

@@ -62,12 +62,12 @@ def fence(
 
 
 def check_sequences(
-    batches: Sequence[Batch], fences: Mapping[int, int], asked: Sequence[_Wire]
+    batches: Sequence[Batch], fences: Mapping[int, int], requested: Sequence[_Wire]
 ) -> BatchHeader | TidelogError | None:
     """None: the batches are to be appended. A header: the batch is a duplicate. Batches of one
     request are of one producer, in order.
     """
-    first = asked[0]
+    first = requested[0]
     if first.producer_id < 0:
         return None
     last = last_header(batches, first.producer_id)
@@ -85,8 +85,8 @@ def check_sequences(
     if ahead == 0:
         return None
     if ahead < SEQUENCES // 2:
-        said = f"sequence {first.base_sequence} does not follow; {expected} would"
-        return TidelogError(ErrorCode.OUT_OF_ORDER_SEQUENCE, said)
+        message = f"sequence {first.base_sequence} does not follow; {expected} would"
+        return TidelogError(ErrorCode.OUT_OF_ORDER_SEQUENCE, message)
     own = [b.header for b in batches if b.header.producer_id == first.producer_id]
     for header in own[-REMEMBERED_BATCHES:]:
         same = header.producer_epoch == first.producer_epoch

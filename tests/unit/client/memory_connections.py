@@ -73,7 +73,7 @@ class _MemoryBroker:
     ) -> _Answer:
         await asyncio.sleep(LATENCY_MS / 1000)
         if self._broker is None or not self._broker.alive:
-            raise UnreachableError(self._address, "nobody listens")
+            raise UnreachableError(self._address, "nothing listens")
         try:
             # The request is copied, as a socket would do.
             copy = type(request).FromString(request.SerializeToString())

@@ -80,8 +80,8 @@ def test_a_busy_service_lists_others_and_no_broker_is_queried_twice() -> None:
     async def story() -> None:
         services = busy_cluster()
         await explained(services)
-        assert sorted(services.asked) == [CONTROLLER, CONTROLLER, *BROKERS]
-        assert sorted(services.asked_for_names) == [*BROKERS]
+        assert sorted(services.called) == [CONTROLLER, CONTROLLER, *BROKERS]
+        assert sorted(services.called_for_names) == [*BROKERS]
 
     run(story())
 
@@ -91,7 +91,7 @@ def test_a_service_that_answers_soon_is_queried_once() -> None:
         services = busy_cluster()
         services.describes_after_ms = dict.fromkeys(BROKERS, SOON_MS - 1)
         await explained(services)
-        assert services.asked_for_names == []
+        assert services.called_for_names == []
 
     run(story())
 
@@ -151,7 +151,7 @@ def test_a_busy_service_explains_in_time() -> None:
         explanation = await explainer_of(services).explain((), CLUSTER, TIMEOUT_MS, own)
         assert virtual_clock().monotonic_ms() <= longest_ms(TIMEOUT_MS)
         assert ("broker_busy", 1) in causes(explanation)
-        assert BROKERS[0] not in (*services.asked, *services.asked_for_names)
+        assert BROKERS[0] not in (*services.called, *services.called_for_names)
 
     run(story())
 

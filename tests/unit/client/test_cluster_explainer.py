@@ -71,7 +71,7 @@ async def test_one_address_finds_all_services(cluster: DescribedCluster) -> None
     services = services_of(cluster)
     services.states = [_knowing_a_controller(state) for state in services.states]
     assert names(await observe(services)) == ["broker-1", "broker-2", "broker-3", "controller-1"]
-    assert sorted(services.asked) == ["127.0.0.1:7401", *map(address, (1, 2, 3))]
+    assert sorted(services.called) == ["127.0.0.1:7401", *map(address, (1, 2, 3))]
 
 
 async def test_a_broker_names_standby_controllers(cluster: DescribedCluster) -> None:
@@ -227,7 +227,7 @@ async def test_where_no_broker_is_silent_the_controller_is_queried_once(
 ) -> None:
     services = services_of(cluster)
     await observe(services, "127.0.0.1:7401")
-    assert services.asked.count("127.0.0.1:7401") == 1
+    assert services.called.count("127.0.0.1:7401") == 1
 
 
 def _telling_no_keys(state: ServiceState) -> ServiceState:
@@ -350,7 +350,7 @@ async def test_the_leader_of_a_lagging_replica_is_queried_twice(
     services = services_of(cluster)
     observed = await observe(services)
     assert [state.id for state in observed.earlier] == [1]
-    assert services.asked.count(address(1)) == 2
+    assert services.called.count(address(1)) == 2
 
 
 async def test_a_replica_that_caught_up_a_moment_ago_causes_no_second_query(
@@ -360,7 +360,7 @@ async def test_a_replica_that_caught_up_a_moment_ago_causes_no_second_query(
     cluster.seen("sea/0", 2, log_end_offset=99, lag_records=1, last_caught_up_ms=98)
     services = services_of(cluster)
     await observe(services)
-    assert services.asked.count(address(1)) == 1
+    assert services.called.count(address(1)) == 1
 
 
 async def test_the_explaining_service_describes_itself_without_a_call(
@@ -376,7 +376,7 @@ async def test_the_explaining_service_describes_itself_without_a_call(
     explainer = Explainer(SystemClock(), services.connect, services.dial)
     explained = await explainer.explain((), CLUSTER, 1_000, own)
     assert explained.asked[0] == f"broker-1 at {address(1)}"
-    assert address(1) not in services.asked
+    assert address(1) not in services.called
 
 
 # The service that explains.
@@ -405,7 +405,7 @@ async def test_while_a_service_explains_no_other_is_queried(cluster: DescribedCl
     services = services_of(cluster)
     services.explains |= {address(broker_id): explain_response(silent=0) for broker_id in (1, 2)}
     await explain_cluster([address(1), address(2)], CLUSTER, 1_000, None, services.connect)
-    assert (services.explaining, services.asked) == ([address(1)], [])
+    assert (services.explaining, services.called) == ([address(1)], [])
 
 
 async def test_an_unreachable_service_is_not_asked_to_explain(
@@ -426,7 +426,7 @@ async def test_a_service_unreachable_from_both_sides_is_not_queried_again(
     services.explains[address(1)] = explain_response(silent=1)
     explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
     assert [finding.cause for finding in explained.findings] == ["told"]
-    assert services.asked == []
+    assert services.called == []
 
 
 @pytest.mark.parametrize("timeout_ms", [-5, 0, LEAST_ANSWER_MS - 1])
@@ -457,7 +457,7 @@ async def test_a_service_reported_as_busy_or_paused_is_not_queried_again_directl
     explained = await explain_cluster([address(1)], CLUSTER, 1_000, None, services.connect)
     assert [finding.cause for finding in explained.findings] == ["told"]
     assert explained.listening == (listening.value,)
-    assert services.asked == []
+    assert services.called == []
 
 
 @pytest.mark.parametrize("listening", [Listening.SILENT, Listening.REFUSES, Listening.ERRS])

@@ -47,7 +47,7 @@ EVERYBODY = sorted([*map(address, (1, 2, 3)), ACTIVE, STANDBY])
 async def test_any_broker_names_all_controllers_active_or_not() -> None:
     found = services()
     assert await asked(found, address(2)) == EVERYBODY
-    assert found.asked == []
+    assert found.called == []
 
 
 async def test_a_standby_controller_leads_to_all_other_services() -> None:

@@ -78,8 +78,8 @@ def state_of(driver: Driver, operation_id: str = "op") -> OperationState:
 
 
 def described(driver: Driver, operation_id: str = "op", **page: object) -> OperationMovesAnswer:
-    asked = {"page_size": 0, "page_token": "", **page}
-    answer = driver.ask(DescribeOperation(0, operation_id, **asked)).answer  # type: ignore[arg-type]
+    fields = {"page_size": 0, "page_token": "", **page}
+    answer = driver.ask(DescribeOperation(0, operation_id, **fields)).answer  # type: ignore[arg-type]
     assert isinstance(answer, OperationMovesAnswer)
     return answer
 

@@ -12,7 +12,7 @@ from faults.bug_hunt import MAX_RUNS, PLANTED, Shown, control, hunt, judge
 from faults.catalogue import KINDS
 from faults.plan import STORIES
 from faults.result import COUNTED
-from mutants.planted import all_mutants
+from mutants.planted_bugs import all_mutants
 from mutants.tree import ROOT
 
 TREE = Path("/with-a-bug")
@@ -42,7 +42,7 @@ def test_every_planted_bug_and_every_step_exists() -> None:
 
 def test_the_control_runs_the_unmodified_code_with_each_step_and_as_many_seeds() -> None:
     strikes, brief = Strikes({}), Strikes({})
-    steps = ["kill_leader", "untold_shrink"]
+    steps = ["kill_leader", "unreported_shrink"]
 
     runs = control([*steps, "kill_leader"], strikes, brief)
 
@@ -52,17 +52,17 @@ def test_the_control_runs_the_unmodified_code_with_each_step_and_as_many_seeds()
 
 
 @pytest.mark.parametrize(
-    ("shown", "told"),
+    ("shown", "wrong"),
     [
         (Shown("2 lost"), "kill_leader, seed 3, shows 2 lost"),
         (Shown(no_verdict="no etcd"), "no verdict of kill_leader, seed 3: no etcd"),
     ],
 )
-def test_a_failed_control_is_reported(shown: Shown, told: str) -> None:
+def test_a_failed_control_is_reported(shown: Shown, wrong: str) -> None:
     brief = Strikes({("kill_leader", 3): shown})
-    runs = control(["kill_leader", "untold_shrink"], Strikes({}), brief)
+    runs = control(["kill_leader", "unreported_shrink"], Strikes({}), brief)
 
-    assert runs[-1].wrong == told
+    assert runs[-1].wrong == wrong
     assert len(brief.were) == 3
 
 
@@ -97,7 +97,7 @@ def test_the_results_of_each_bug_and_of_the_control_are_written(
         return Shown(shows if tree == TREE and seed == 2 else "")
 
     monkeypatch.setattr(bug_hunt, "_strike", strike)
-    monkeypatch.setattr(bug_hunt, "planted", lambda _: nullcontext(TREE))
+    monkeypatch.setattr(bug_hunt, "planted_tree", lambda _: nullcontext(TREE))
     monkeypatch.chdir(tmp_path)
 
     assert bug_hunt.main(["--only", "ack-from-log-end"]) == status
@@ -113,7 +113,7 @@ def test_the_results_of_each_bug_and_of_the_control_are_written(
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "shown"),
+    ("found", "output", "shown"),
     [
         (counts(), "", Shown()),
         (counts(lost=2), "", Shown("2 lost")),
@@ -128,6 +128,6 @@ def test_the_results_of_each_bug_and_of_the_control_are_written(
     ],
 )
 def test_a_run_reports_anomalies_or_their_absence_under_faults(
-    found: dict[str, object], said: str, shown: Shown
+    found: dict[str, object], output: str, shown: Shown
 ) -> None:
-    assert judge(found, said) == shown
+    assert judge(found, output) == shown

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from faults.catalogue import KINDS, Ability
-from faults.explanations import Asked, ExplainVerdict, judge_explanations
+from faults.explanations import ExplainVerdict, TimedExplanation, judge_explanations
 from faults.explicable import BLAMING, EXPLICABLE, LASTING
 from faults.gaps import Window
 from faults.injected import DoneStep, InjectedFault, Strike
@@ -36,12 +36,12 @@ def finding(
     return Finding(cause, severity, message, evidence, "", broker=broker)
 
 
-def ask(at_ms: int, *findings: Finding, problem: str = "") -> Asked:
-    return Asked(at_ms, at_ms + 200, findings, problem)
+def explanation(at_ms: int, *findings: Finding, problem: str = "") -> TimedExplanation:
+    return TimedExplanation(at_ms, at_ms + 200, findings, problem)
 
 
-def every_second(*findings: Finding, since_ms: int = BEGIN_MS) -> list[Asked]:
-    return [ask(ms, *findings) for ms in range(since_ms, WINDOW.end_ms - 500, 1_000)]
+def every_second(*findings: Finding, since_ms: int = BEGIN_MS) -> list[TimedExplanation]:
+    return [explanation(ms, *findings) for ms in range(since_ms, WINDOW.end_ms - 500, 1_000)]
 
 
 SECOND = "10.0.0.9:7500"
@@ -73,7 +73,7 @@ def test_without_findings_each_kind_is_unexplained(kind: str) -> None:
     explained = judge_explanations(every_second(), [struck(kind)])
 
     assert counts(explained, kind) == {"unexplained": 1}
-    assert explained.unexplained[0].said == "all is well"
+    assert explained.unexplained[0].reported == "all is well"
     assert kind in explained.problems[0]
 
 
@@ -119,7 +119,7 @@ def test_a_fault_that_ends_within_its_grace_needs_no_explanation() -> None:
 
 def test_a_short_fault_explained_within_its_grace_counts() -> None:
     short = struck("kill_leader", end_ms=BEGIN_MS + 2_100)
-    explanations = [ask(BEGIN_MS + 800, *right("kill_leader"))]
+    explanations = [explanation(BEGIN_MS + 800, *right("kill_leader"))]
 
     assert counts(judge_explanations(explanations, [short]), "kill_leader") == {"explained": 1}
 
@@ -136,16 +136,16 @@ def test_a_full_proof_needs_explanations_of_each_lasting_kind() -> None:
 
 def test_each_explanation_after_the_grace_must_name_the_cause() -> None:
     explanations = [*every_second(*right("kill_leader"))]
-    explanations[8] = ask(explanations[8].asked_ms, finding(causes.BROKER_STOPPED))
+    explanations[8] = explanation(explanations[8].requested_ms, finding(causes.BROKER_STOPPED))
     [unexplained] = judge_explanations(explanations, [struck("kill_leader")]).unexplained
 
     assert unexplained.after_s == 8.0
-    assert "broker_stopped" in unexplained.said
+    assert "broker_stopped" in unexplained.reported
 
 
 def test_an_explanation_within_the_grace_may_be_empty() -> None:
     explanations = [
-        ask(BEGIN_MS + 500),
+        explanation(BEGIN_MS + 500),
         *every_second(*right("kill_leader"), since_ms=BEGIN_MS + 1_500),
     ]
 
@@ -153,7 +153,10 @@ def test_an_explanation_within_the_grace_may_be_empty() -> None:
 
 
 def test_one_explanation_suffices_for_a_lasting_fault() -> None:
-    explanations = [*every_second(), ask(WINDOW.end_ms - 400, *right("start_second_process"))]
+    explanations = [
+        *every_second(),
+        explanation(WINDOW.end_ms - 400, *right("start_second_process")),
+    ]
 
     assert judge_explanations(explanations, [struck("start_second_process")]).problems == []
 
@@ -164,7 +167,7 @@ def test_an_explanation_before_the_strike_does_not_count(again: str, explains: b
         message = f"the other process: at {SECOND}, at {at} ({ago} ago): belongs to another"
         return finding(causes.BROKER_ID_CONTESTED, evidence=[message])
 
-    before = ask(BEGIN_MS - 1_000, contested("12:00:05Z", "4.2 s"))
+    before = explanation(BEGIN_MS - 1_000, contested("12:00:05Z", "4.2 s"))
     after = every_second(contested(again, "1 min 3 s"))
     earlier = struck("start_second_process", window=Window(1_000, 9_500), end_ms=4_000)
     explained = judge_explanations([before, *after], [earlier, struck("start_second_process")])
@@ -243,7 +246,10 @@ def test_notes_and_symptoms_are_not_misblame() -> None:
 
 
 def test_a_finding_without_a_fault_in_force_is_misblame() -> None:
-    explanations = [ask(2_000, finding(causes.REPLICA_DEAD)), *every_second(*right("kill_leader"))]
+    explanations = [
+        explanation(2_000, finding(causes.REPLICA_DEAD)),
+        *every_second(*right("kill_leader")),
+    ]
     [misblamed] = judge_explanations(explanations, [struck("kill_leader")]).misblamed
 
     assert misblamed.step == ""
@@ -254,7 +260,7 @@ def test_a_lasting_finding_after_its_fault_is_not_misblame(cause: str) -> None:
     earlier = struck("start_second_process", window=Window(1_000, 9_000), end_ms=4_000)
     later = struck("kill_leader", target="broker-2")
     explanations = [
-        ask(2_000, finding(cause)),
+        explanation(2_000, finding(cause)),
         *every_second(finding(causes.REPLICA_DEAD, 2), finding(cause)),
     ]
 
@@ -292,8 +298,10 @@ def test_faults_of_the_store_affect_all_brokers() -> None:
 
 @pytest.mark.parametrize(("starved_ms", "misblamed"), [(25_500, 0), (45_000, 1)])
 def test_a_broker_without_cpu_counts_as_affected(starved_ms: int, misblamed: int) -> None:
-    blamed = ask(BEGIN_MS + 2_000, *right("kill_leader"), finding(causes.BROKER_UNREACHABLE, 2))
-    starved = ask(starved_ms, finding(causes.CPU_STARVED, 2))
+    blamed = explanation(
+        BEGIN_MS + 2_000, *right("kill_leader"), finding(causes.BROKER_UNREACHABLE, 2)
+    )
+    starved = explanation(starved_ms, finding(causes.CPU_STARVED, 2))
     found = judge_explanations([blamed, starved], [struck("kill_leader")])
 
     assert len(found.misblamed) == misblamed
@@ -302,7 +310,7 @@ def test_a_broker_without_cpu_counts_as_affected(starved_ms: int, misblamed: int
 def test_unexplained_and_misblamed_faults_fail_the_run_and_are_counted() -> None:
     steps = [struck("kill_leader")]
     requested = every_second(finding(causes.REPLICA_DEAD, 2))
-    result = Result(judge_runs([replace(run(steps, report()), asks=requested)]))
+    result = Result(judge_runs([replace(run(steps, report()), explanations=requested)]))
     reported = result.as_json()
 
     assert (reported["unexplained"], reported["misblamed"]) == (1, 1)

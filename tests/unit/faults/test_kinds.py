@@ -24,14 +24,14 @@ class Cluster:
         self._data_dir = data_dir
         self._is_clean = is_clean
         self._ended = ended
-        self._lives = 0
+        self._incarnations = 0
 
     async def terminate(self, _: str) -> bool:
         return self._is_clean
 
-    async def life(self, _: str) -> str:
-        self._lives += 1
-        return str(self._lives)
+    async def incarnation(self, _: str) -> str:
+        self._incarnations += 1
+        return str(self._incarnations)
 
     async def kill(self, _: str) -> None:
         pass

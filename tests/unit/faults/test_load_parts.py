@@ -15,9 +15,9 @@ from faults.compose_override import clock_setting, override
 from faults.kinds.disk import flip_in_first_whole_frame, flip_in_last_whole_frame
 from faults.load import Load, LoadSettings, read_settings
 from faults.own_clocks import broker_environment
-from faults.report.worst_moment import said_between
+from faults.report.worst_moment import entries_between
 from faults.series import Point, Series
-from faults.service_logs import fences_ignored, told_ms
+from faults.service_logs import fences_ignored, logged_ms
 from faults.values import payload, value_of, values_of_client
 from tidelog.history import (
     NO_BROKER,
@@ -121,15 +121,15 @@ def line(kind: str, time: str = "2026-01-01T00:00:00.500Z") -> bytes:
 def test_state_changes_of_a_kind_are_found_and_torn_lines_are_skipped() -> None:
     lines = [line("store_lost"), line("store_back"), b"store_lost", line("store_lost")[:-3]]
 
-    assert told_ms(lines, "store_lost") == [round(BEGIN_S * 1000) + 500]
+    assert logged_ms(lines, "store_lost") == [round(BEGIN_S * 1000) + 500]
 
 
 def test_state_changes_of_other_topics_are_ignored() -> None:
     document = json.loads(line("truncation"))
     lines = [json.dumps(document | {"topic": topic}).encode() for topic in ("sea", "lake", "lake")]
 
-    assert len(told_ms(lines, "truncation", "sea")) == 1
-    assert len(told_ms(lines, "truncation")) == 3
+    assert len(logged_ms(lines, "truncation", "sea")) == 1
+    assert len(logged_ms(lines, "truncation")) == 3
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_worst_moment_is_listed_in_chronological_order() -> None:
         "broker-1": [line("election", "2026-01-01T00:00:02Z"), b"no JSON"],
         "broker-2": [line("isr_shrink"), line("late", "2026-01-01T00:01:00Z")],
     }
-    moments, left_out = said_between(logs, 1_767_225_600.0, 1_767_225_602.0, SEA)
+    moments, left_out = entries_between(logs, 1_767_225_600.0, 1_767_225_602.0, SEA)
 
     assert [(one.service, one.what) for one in moments] == [
         ("clients", "last_write"),
@@ -170,7 +170,7 @@ def test_the_worst_moment_is_listed_in_chronological_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "is_told"),
+    ("fields", "is_listed"),
     [
         ({"topic": "sea", "partition": 0}, True),
         ({"topic": "sea"}, True),
@@ -182,14 +182,14 @@ def test_the_worst_moment_is_listed_in_chronological_order() -> None:
     ],
 )
 def test_the_worst_moment_lists_events_of_its_partition_and_of_none(
-    fields: dict[str, object], is_told: bool
+    fields: dict[str, object], is_listed: bool
 ) -> None:
     document = json.loads(line("election")) | fields
-    moments, _ = said_between(
+    moments, _ = entries_between(
         {"broker-1": [json.dumps(document).encode()]}, BEGIN_S, BEGIN_S + 1, SEA
     )
 
-    assert ("election" in [one.what for one in moments]) is is_told
+    assert ("election" in [one.what for one in moments]) is is_listed
 
 
 def test_the_end_of_the_worst_moment_is_listed_however_many_events_precede_it() -> None:
@@ -197,7 +197,7 @@ def test_the_end_of_the_worst_moment_is_listed_however_many_events_precede_it() 
     lines = [line("isr_shrink", time) for time in times]
     lines.append(line("election", "2026-01-01T00:00:01.900Z"))
 
-    moments, left_out = said_between({"broker-1": lines}, BEGIN_S, BEGIN_S + 2, SEA)
+    moments, left_out = entries_between({"broker-1": lines}, BEGIN_S, BEGIN_S + 2, SEA)
 
     assert [one.what for one in moments][-2:] == ["election", "writes_resume"]
     assert moments[0].what == "last_write"

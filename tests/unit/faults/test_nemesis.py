@@ -34,7 +34,7 @@ class Killed:
         return self
 
     async def measured(self) -> Measures:
-        return {"lives_ended": 1}
+        return {"processes_ended": 1}
 
     async def heal(self) -> None:
         self.did.append("healed")
@@ -65,7 +65,7 @@ class LateController:
         if self.did == ["measured"] * 3:
             self._is_other_active = True
         is_back = "healed" in self.did
-        return {"lives_ended": int(is_back), "other_active": int(self._is_other_active)}
+        return {"processes_ended": int(is_back), "other_active": int(self._is_other_active)}
 
     async def heal(self) -> None:
         self.did.append("healed")
@@ -179,18 +179,18 @@ async def test_a_broker_that_a_fault_failed_to_strike_is_released(
 class Log:
     """Log events of one broker about two topics, by its wall clock."""
 
-    def __init__(self, told: Sequence[tuple[str, int]]) -> None:
-        self._told = told
+    def __init__(self, logged: Sequence[tuple[str, int]]) -> None:
+        self._logged = logged
 
-    async def told_ms(self, kind: str, topic: str = "") -> list[int]:
-        return [at_ms for of, at_ms in self._told if kind == "truncation" and of == topic]
+    async def logged_ms(self, kind: str, topic: str = "") -> list[int]:
+        return [at_ms for of, at_ms in self._logged if kind == "truncation" and of == topic]
 
 
 @pytest.mark.parametrize(
-    ("of_the_load", "told"), [((1_000, 1_500), 1), ((1_000, 21_000), 2), ((500,), 0)]
+    ("of_the_load", "logged"), [((1_000, 1_500), 1), ((1_000, 21_000), 2), ((500,), 0)]
 )
 async def test_truncations_under_load_are_read_after_each_isolation(
-    monkeypatch: pytest.MonkeyPatch, of_the_load: Sequence[int], told: int
+    monkeypatch: pytest.MonkeyPatch, of_the_load: Sequence[int], logged: int
 ) -> None:
     monkeypatch.setattr(nemesis, "wall_ahead_ms", lambda: 0)
     cuts = [
@@ -199,4 +199,4 @@ async def test_truncations_under_load_are_read_after_each_isolation(
     ]
     log = Log([("other", 21_000), *(("sea", at_ms) for at_ms in of_the_load)])
 
-    assert await nemesis.told_by_story("sea", TRUNCATION, cuts, [log]) == told
+    assert await nemesis.logged_by_story("sea", TRUNCATION, cuts, [log]) == logged

@@ -120,7 +120,7 @@ async def test_a_struck_broker_is_not_chosen_as_a_follower_or_its_leader() -> No
 async def test_a_fault_without_a_free_follower_waits_until_one_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scenes, "LOOK_PAUSE_S", 0)
+    monkeypatch.setattr(scenes, "FIND_PAUSE_S", 0)
     world = World()
     scene = Scene(world, "sea", world)  # type: ignore[arg-type]
     other = scene.view()

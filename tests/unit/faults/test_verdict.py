@@ -148,17 +148,17 @@ def test_too_few_repetitions_of_a_fault_fail_the_run() -> None:
 
 def test_one_repetition_does_not_lend_its_effect_to_another() -> None:
     single = done("kill_controller", 10_000).faults[0].strikes[0]
-    unseen = replace(single, measures={"lives_ended": 1, "other_active": 0})
+    unseen = replace(single, measures={"processes_ended": 1, "other_active": 0})
     fault = InjectedFault("kill_controller", 2, [single, unseen])
 
     assert len(fault.lacks) == 1
 
 
-@pytest.mark.parametrize(("told", "problems"), [(0, 1), (1, 1), (2, 0)])
+@pytest.mark.parametrize(("logged", "problems"), [(0, 1), (1, 1), (2, 0)])
 def test_a_truncation_story_without_a_truncated_replica_fails_the_run(
-    told: int, problems: int
+    logged: int, problems: int
 ) -> None:
-    story = replace(done("kill_leader", 10_000), step=TRUNCATION, told=told)
+    story = replace(done("kill_leader", 10_000), step=TRUNCATION, logged=logged)
 
     assert len(judged([story]).problems) == problems
 
@@ -173,7 +173,7 @@ def test_a_truncation_story_without_a_truncated_replica_fails_the_run(
         ),
         (
             ReaderSeen("consumer-1", {}, 1, {}),
-            ["consumer-1 was told 1 times that what it had read is gone"],
+            ["consumer-1 was informed 1 times that records that it had read are gone"],
         ),
     ],
 )

@@ -151,7 +151,7 @@ def _sender(history: History, value: int) -> tuple[str, str]:
     )
 
 
-def read_what_nobody_sent(history: History) -> Iterator[History]:
+def read_unsent_value(history: History) -> Iterator[History]:
     for partition, _, value in _unknown_but_read(history):
         yield _polled_as(history, partition, value, PHANTOM)
 
@@ -263,7 +263,7 @@ DEFECTS = (
     Defect(Anomaly.INCONSISTENT_OFFSETS, show_another_value_once),
     Defect(Anomaly.DUPLICATE, write_a_record_twice),
     Defect(Anomaly.ABORTED_READ, fail_what_is_read),
-    Defect(Anomaly.PHANTOM_READ, read_what_nobody_sent),
+    Defect(Anomaly.PHANTOM_READ, read_unsent_value),
     Defect(Anomaly.POLL_SKIP, skip_a_poll),
     Defect(Anomaly.NON_MONOTONIC_POLL, repeat_a_poll),
     Defect(Anomaly.INTERNAL_SKIP, skip_inside_a_poll),

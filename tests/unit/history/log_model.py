@@ -110,7 +110,7 @@ class LogModel:
             return
         reader = f"c{client}"
         high_watermark, epoch = len(self.logs[0]), self.epochs[0]
-        self.history.asks_high_watermark(reader)
+        self.history.requests_high_watermark(reader)
         if how % 2:
             self.send(0, client, 0)
         self.history.sent_high_watermark(high_watermark, reader, epoch)

@@ -101,7 +101,7 @@ class Recording:
         self.operations.append(PollInvoked(self.now_ms, "drain", TOPIC, partition, final=True))
         self.polled(records, client="drain", partition=partition, final=True)
 
-    def asks_high_watermark(self, client: str = "c1") -> None:
+    def requests_high_watermark(self, client: str = "c1") -> None:
         self.operations.append(HighWatermarkInvoked(self.now_ms, client, TOPIC, 0))
 
     def sent_high_watermark(self, high_watermark: int, client: str = "c1", epoch: int = 1) -> None:
@@ -110,7 +110,7 @@ class Recording:
         )
 
     def saw_high_watermark(self, high_watermark: int, client: str = "c1", epoch: int = 1) -> None:
-        self.asks_high_watermark(client)
+        self.requests_high_watermark(client)
         self.sent_high_watermark(high_watermark, client, epoch)
 
     def lost(

@@ -405,7 +405,7 @@ def test_another_client_sees_the_high_watermark_go_back_in_one_epoch(history: Re
 
 
 def test_an_overlapping_reading_may_be_older(history: Recording) -> None:
-    history.asks_high_watermark("c2")
+    history.requests_high_watermark("c2")
     history.saw_high_watermark(5, client="c1")
     history.sent_high_watermark(4, client="c2")
     assert history.found() == {}

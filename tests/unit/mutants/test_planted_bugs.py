@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mutants.explore import scenario
-from mutants.planted import Mutant, all_mutants, read
+from mutants.planted_bugs import Mutant, all_mutants, read
 from mutants.rewrite import PatchError
 from mutants.tree import ROOT, apply, plant_counters
 from simulation.faults import KINDS

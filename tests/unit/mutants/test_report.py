@@ -10,7 +10,7 @@ import pytest
 import mutants.__main__
 from mutants.__main__ import Outcome, main
 from mutants.checks import Verdict
-from mutants.planted import Mutant, all_mutants
+from mutants.planted_bugs import Mutant, all_mutants
 
 
 @pytest.fixture
@@ -79,4 +79,4 @@ def test_an_unreached_survivor_is_distinguished_from_a_reached_one(
     executed: dict[str, int], why: str
 ) -> None:
     outcome = Outcome(all_mutants()[0], Verdict("", 5), 0.1, executed)
-    assert f"SURVIVES: {why}" in outcome.told
+    assert f"SURVIVES: {why}" in outcome.line

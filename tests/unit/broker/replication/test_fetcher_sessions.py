@@ -13,20 +13,20 @@ from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.replication import replica_fetcher
 from unit.broker.broker_parts import address_of, until_idle
 from unit.broker.fake_log import epoch_of, state
-from unit.broker.scripted_leader import LEADER, ME, Asked, Follower, following, log_of
+from unit.broker.scripted_leader import LEADER, ME, Follower, ReceivedFetch, following, log_of
 
 SESSION = 7
 
 
-async def opened(follower: Follower) -> Asked:
+async def opened(follower: Follower) -> ReceivedFetch:
     """The request after the one that opened the session; nothing has arrived yet."""
     first = await follower.next(0)
     first.answer(session_id=SESSION)
     return await follower.next(1)
 
 
-def numbers_forgotten(asked: Asked) -> list[int]:
-    return [replica.partition for replica in asked.request.forgotten]
+def numbers_forgotten(received: ReceivedFetch) -> list[int]:
+    return [replica.partition for replica in received.request.forgotten]
 
 
 def damaged(result: ReplicaFetchResult) -> ReplicaFetchResult:
@@ -260,9 +260,9 @@ async def test_very_many_partitions_are_named_by_several_requests(
         follower.follow(number)
     async with following(follower):
         for position, (numbers, max_wait_ms) in enumerate([([0, 1], 0), ([2, 3], 0), ([4], 500)]):
-            asked = await follower.next(position)
-            assert (asked.numbers, asked.request.max_wait_ms) == (numbers, max_wait_ms)
-            asked.answer(session_id=SESSION)
+            received = await follower.next(position)
+            assert (received.numbers, received.request.max_wait_ms) == (numbers, max_wait_ms)
+            received.answer(session_id=SESSION)
 
 
 async def test_partitions_in_backoff_do_not_keep_the_others_from_being_named(
@@ -278,5 +278,5 @@ async def test_partitions_in_backoff_do_not_keep_the_others_from_being_named(
         first.answer(*rejected, session_id=SESSION)
         assert (await follower.next(1)).numbers == [2, 3]
         # Everything is named again, except the first two, which are still in backoff.
-        follower.asked[1].break_off()
+        follower.received[1].break_off()
         assert (await follower.next(2)).numbers == [2, 3]

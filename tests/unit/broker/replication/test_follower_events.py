@@ -25,7 +25,7 @@ async def test_a_silent_leader_and_its_return_emit_one_event_each() -> None:
         await asyncio.sleep(5)
         (lost,) = emitted(follower)
         follower.unreachable = False
-        (await follower.next(len(follower.asked))).answer(session_id=1)
+        (await follower.next(len(follower.received))).answer(session_id=1)
         await until_idle()
     assert stages(emitted(follower)) == [
         "leader_unreachable completed",

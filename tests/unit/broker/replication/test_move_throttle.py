@@ -127,10 +127,10 @@ async def test_a_throttled_partition_does_not_hold_up_growth_of_another() -> Non
     moved, other = await leader.leads()
     append(moved, b"x" * 4_096)
     leader.throttle.sent(moved, ME, 10_000)
-    asked = asyncio.create_task(leader.ask((moved, 0), (other, 0)))
+    received = asyncio.create_task(leader.ask((moved, 0), (other, 0)))
     await asyncio.sleep(0.2)
     append(other, b"y")
-    assert sizes(await asked) == {1: 1}
+    assert sizes(await received) == {1: 1}
     assert leader.now_ms == 200
 
 
@@ -266,7 +266,7 @@ async def test_a_follower_that_joins_the_isr_is_fetched_for_again_soon() -> None
     follower.moves.received(partition, 1 << 20)
     async with following(follower):
         await asyncio.sleep(1)
-        assert not follower.asked
+        assert not follower.received
         joined_at = virtual_clock().time()
         follower.keys[partition.name] = VersionedState(adding(isr=(1, 2, 3)), 11)
         first = await follower.next(0)
@@ -280,7 +280,7 @@ async def test_a_lifted_throttle_is_noticed_soon() -> None:
     follower.moves.received(partition, 1 << 20)
     async with following(follower):
         await asyncio.sleep(1)
-        assert not follower.asked
+        assert not follower.received
         follower.rate = None
         first = await follower.next(0)
         assert first.at <= 1 + MAX_THROTTLE_PAUSE_MS / 1_000
@@ -293,8 +293,8 @@ async def test_several_added_replicas_share_the_receive_throttle() -> None:
     follower.follow(1, wanted=adding())
     async with following(follower):
         first = await follower.next(0)
-        asked = [first.entry(0).max_bytes, first.entry(1).max_bytes]
-        assert sum(asked) <= RATE * BURST_MS // 1_000 + 1
+        received = [first.entry(0).max_bytes, first.entry(1).max_bytes]
+        assert sum(received) <= RATE * BURST_MS // 1_000 + 1
 
 
 async def test_a_session_requests_nothing_of_a_move_while_it_is_throttled() -> None:

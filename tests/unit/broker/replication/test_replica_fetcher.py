@@ -66,7 +66,7 @@ async def test_a_new_partition_hurries_the_waiting_fetch_and_is_in_the_next() ->
         first = await follower.next(0)
         follower.follow(1)
         await until_idle()
-        assert (first.completed_early, first.given_up, len(follower.asked)) == (1, False, 1)
+        assert (first.completed_early, first.given_up, len(follower.received)) == (1, False, 1)
         first.answer(first.data(0))
         second = await follower.next(1)
     assert second.numbers == [0, 1]
@@ -221,7 +221,7 @@ async def test_without_partitions_nothing_is_fetched() -> None:
     follower = Follower()
     async with following(follower):
         await asyncio.sleep(10)
-        assert follower.asked == []
+        assert follower.received == []
         follower.follow()
         await follower.next(0)
 
@@ -247,7 +247,7 @@ async def test_a_leader_that_comes_back_is_followed_without_further_pauses() -> 
     async with following(follower):
         await asyncio.sleep(3)
         follower.unreachable = False
-        position = len(follower.asked)
+        position = len(follower.received)
         again = await follower.next(position)
         again.answer(again.data(0))
         after = await follower.next(position + 1)
@@ -264,7 +264,7 @@ async def test_an_unreachable_leader_gets_no_report_until_it_is_reachable() -> N
         follower.gone = True
         first.break_off()
         await asyncio.sleep(3)
-        assert len(follower.asked) == 1
+        assert len(follower.received) == 1
         assert follower.reached_in_vain > 5
         assert follower.fetcher.unanswered is not None
         follower.gone = False
@@ -288,7 +288,7 @@ async def test_a_leader_that_rejects_the_fetch_is_retried_after_a_pause() -> Non
         first = await follower.next(0)
         first.reject(TidelogError(ErrorCode.STALE_BROKER_EPOCH, "I live in 150"))
         await until_idle()
-        assert len(follower.asked) == 1
+        assert len(follower.received) == 1
         follower.leader = (address_of(LEADER), 150)
         second = await follower.next(1)
     assert second.request.leader_broker_epoch == 150
@@ -351,7 +351,7 @@ async def test_a_new_leader_does_not_wait_for_the_backoff_of_the_old_one() -> No
     async with following(follower):
         await asyncio.sleep(3)
         follower.unreachable = False
-        now, position = virtual_clock().time(), len(follower.asked)
+        now, position = virtual_clock().time(), len(follower.received)
         follower.follow(1)
         assert (await follower.next(position)).at - now < 0.002
 
@@ -362,7 +362,7 @@ async def test_a_leader_without_an_address_is_looked_up_again() -> None:
     follower.follow()
     async with following(follower):
         await asyncio.sleep(3)
-        assert follower.asked == []
+        assert follower.received == []
         follower.leader = (address_of(LEADER), epoch_of(LEADER))
         await follower.next(0)
 
@@ -385,7 +385,7 @@ async def test_consecutive_failed_fetches_are_unanswered_from_the_first_on() -> 
     follower.unreachable = True
     async with following(follower):
         await asyncio.sleep(5)
-        assert follower.fetcher.unanswered == (epoch_of(LEADER), follower.asked[0].at)
+        assert follower.fetcher.unanswered == (epoch_of(LEADER), follower.received[0].at)
 
 
 async def test_a_completed_early_fetch_is_unanswered_since_it_was_sent() -> None:
@@ -415,7 +415,7 @@ async def test_another_incarnation_of_a_leader_has_no_unanswered_fetch_yet() -> 
     async with following(follower):
         await asyncio.sleep(5)
         follower.leader = (address_of(LEADER), 900)
-        position = len(follower.asked)
+        position = len(follower.received)
         again = await follower.next(position)
         assert follower.fetcher.unanswered == (900, again.at)
 
@@ -458,8 +458,8 @@ async def test_a_partition_that_keeps_failing_is_fetched_less_and_less_often() -
     follower.follow()
     async with following(follower):
         for position in range(9):
-            asked = await follower.next(position)
-            asked.answer(asked.failed(ErrorCode.NOT_LEADER))
+            received = await follower.next(position)
+            received.answer(received.failed(ErrorCode.NOT_LEADER))
         await follower.next(9)
     pauses = follower.pauses()
     assert pauses == sorted(pauses)
@@ -474,7 +474,7 @@ async def test_a_new_epoch_ends_the_backoff_of_a_partition() -> None:
         first = await follower.next(0)
         first.answer(first.failed(ErrorCode.FENCED_LEADER_EPOCH))
         await until_idle()
-        assert len(follower.asked) == 1
+        assert len(follower.received) == 1
         partition.take(state(leader=LEADER, epoch=6), 11, broker_epoch=epoch_of(ME), now_ms=1)
         follower.fetcher.follow([partition])
         second = await follower.next(1)

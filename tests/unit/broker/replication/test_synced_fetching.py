@@ -13,7 +13,7 @@ async def test_the_next_fetch_waits_for_the_sync_of_the_last_batches() -> None:
         follower.syncing.append(partition)
         first.answer(first.data(0, 1))
         await until_idle()
-        assert len(follower.asked) == 1
+        assert len(follower.received) == 1
         follower.syncing.remove(partition)
         log_of(partition).synced_to = 2
         follower.fetcher.resend_position(partition)
@@ -28,7 +28,7 @@ async def test_the_next_fetch_waits_for_every_sync() -> None:
     async with following(follower):
         for partition in partitions:
             await until_idle()
-            assert follower.asked == []
+            assert follower.received == []
             follower.syncing.remove(partition)
             follower.fetcher.resend_position(partition)
         first = await follower.next(0)
@@ -42,7 +42,7 @@ async def test_a_forgotten_partition_is_not_waited_for() -> None:
     follower.syncing.append(gone)
     async with following(follower):
         await until_idle()
-        assert follower.asked == []
+        assert follower.received == []
         follower.fetcher.forget(gone)
         first = await follower.next(0)
     assert first.numbers == [1]

@@ -107,7 +107,7 @@ async def test_growth_notifies_watches_and_wakes_no_consumer() -> None:
     purgatory.watch(partition, notes)
     with purgatory.commits([NAME]) as moved:
         purgatory.log_grew(partition)
-        assert (notes.said, moved.is_set()) == (["grew to 0"], False)
+        assert (notes.calls, moved.is_set()) == (["grew to 0"], False)
 
 
 async def test_an_advanced_high_watermark_notifies_watches_and_wakes_consumers() -> None:
@@ -116,7 +116,7 @@ async def test_an_advanced_high_watermark_notifies_watches_and_wakes_consumers()
     purgatory.watch(partition, notes)
     with purgatory.commits([NAME]) as moved:
         purgatory.high_watermark_moved(partition)
-        assert (notes.said, moved.is_set()) == (["committed 0"], True)
+        assert (notes.calls, moved.is_set()) == (["committed 0"], True)
 
 
 async def test_the_end_of_a_leadership_notifies_all() -> None:
@@ -125,7 +125,7 @@ async def test_the_end_of_a_leadership_notifies_all() -> None:
     purgatory.watch(partition, notes)
     with purgatory.commits([NAME]) as moved:
         purgatory.leadership_ended(partition)
-        assert (notes.said, moved.is_set()) == (["leadership ended"], True)
+        assert (notes.calls, moved.is_set()) == (["leadership ended"], True)
 
 
 async def test_a_watch_of_another_topic_with_the_same_name_is_not_notified() -> None:
@@ -133,7 +133,7 @@ async def test_a_watch_of_another_topic_with_the_same_name_is_not_notified() -> 
     previous, present = leader(FakeLog()), leader(FakeLog())
     purgatory.watch(previous, notes)
     purgatory.log_grew(present)
-    assert notes.said == []
+    assert notes.calls == []
 
 
 async def test_nothing_is_kept_of_a_finished_wait() -> None:

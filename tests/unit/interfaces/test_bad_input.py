@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from unit.faces.bad_input import BAD_INPUT, BadInput
-from unit.faces.world import Refusal, World
+from unit.interfaces.bad_input import BAD_INPUT, BadInput
+from unit.interfaces.world import Rejection, World
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +19,9 @@ def world() -> Iterator[World]:
     made.close()
 
 
-def answers(world: World, bad: BadInput) -> dict[str, Refusal | None]:
+def answers(world: World, bad: BadInput) -> dict[str, Rejection | None]:
     """The answer of each interface in which the input can be expressed."""
-    reported: dict[str, Refusal | None] = {}
+    reported: dict[str, Rejection | None] = {}
     if bad.grpc is not None:
         reported["grpc"] = world.by_grpc(bad.grpc)
     if bad.rest is not None:
@@ -41,7 +41,7 @@ def test_bad_input_is_rejected_alike_by_every_interface_and_changes_nothing(
     assert codes == dict.fromkeys(reported, bad.code.name)
     messages = {face: each.message for face, each in reported.items() if each is not None}
     for message in messages.values():
-        assert all(phrase in message for phrase in bad.says), message
+        assert all(phrase in message for phrase in bad.phrases), message
     assert len({message for face, message in messages.items() if face not in bad.apart}) <= 1
     assert all(each.fix != "" for each in reported.values() if each is not None)
     assert world.in_loop(world.kept()) == world.before

@@ -221,9 +221,9 @@ async def test_an_invalid_batch_does_not_affect_another_partition(
         ],
     )
 
-    refused, taken = (await sea.leader.broker.Produce(request)).partitions
+    rejected, taken = (await sea.leader.broker.Produce(request)).partitions
 
-    assert_rejected(refused.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH)
+    assert_rejected(rejected.error, errors_pb2.ERROR_CODE_CORRUPT_BATCH)
     assert (taken.HasField("error"), taken.base_offset) == (False, 0)
     assert values_of((await sea.leader.fetch("lake", other, 0)).batches) == [b"still"]
 
@@ -261,23 +261,23 @@ BAD_REQUESTS = {
 }
 
 
-@pytest.mark.parametrize(("request_", "says"), BAD_REQUESTS.values(), ids=BAD_REQUESTS.keys())
+@pytest.mark.parametrize(("request_", "message"), BAD_REQUESTS.values(), ids=BAD_REQUESTS.keys())
 async def test_an_invalid_produce_request_is_rejected_as_a_whole(
-    sea: Sea, request_: broker_pb2.ProduceRequest, says: str
+    sea: Sea, request_: broker_pb2.ProduceRequest, message: str
 ) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
+    with pytest.raises(grpc.aio.AioRpcError) as rejected:
         await sea.leader.broker.Produce(request_)
 
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert says in (refused.value.details() or "")
+    assert rejected.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert message in (rejected.value.details() or "")
 
 
 async def test_a_fetch_with_a_negative_size_is_rejected_as_a_whole(sea: Sea) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
+    with pytest.raises(grpc.aio.AioRpcError) as rejected:
         await sea.leader.broker.Fetch(broker_pb2.FetchRequest(max_bytes=-1))
 
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "max_bytes is -1; it must be 0 or more" in (refused.value.details() or "")
+    assert rejected.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "max_bytes is -1; it must be 0 or more" in (rejected.value.details() or "")
 
 
 # -- routing -----------------------------------------------------------------------------
@@ -290,9 +290,9 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize(("topic", "partition", "says"), UNKNOWN.values(), ids=UNKNOWN.keys())
+@pytest.mark.parametrize(("topic", "partition", "message"), UNKNOWN.values(), ids=UNKNOWN.keys())
 async def test_unknown_topics_and_partitions_are_reported_by_every_request(
-    sea: Sea, topic: str, partition: int, says: tuple[str, ...]
+    sea: Sea, topic: str, partition: int, message: tuple[str, ...]
 ) -> None:
     errors = [
         (await sea.leader.produce(topic, partition, wire_batch(b"calm"))).error,
@@ -301,7 +301,7 @@ async def test_unknown_topics_and_partitions_are_reported_by_every_request(
     ]
 
     for error in errors:
-        assert_rejected(error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, *says)
+        assert_rejected(error, errors_pb2.ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION, *message)
 
 
 async def test_metadata_reports_an_unknown_topic(sea: Sea) -> None:
@@ -389,10 +389,10 @@ async def test_bytes_that_are_no_request_are_rejected(cluster: LocalCluster, sea
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
             "/tidelog.v1.BrokerService/Produce"
         )
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(grpc.aio.AioRpcError) as rejected:
             await call(b"\xff\xff\xff\xff" + os.urandom(64), timeout=10)
 
     assert "parsing message with type 'tidelog.v1.ProduceRequest'" in (
-        refused.value.details() or ""
+        rejected.value.details() or ""
     )
     assert not cluster.died()

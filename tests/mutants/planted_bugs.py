@@ -38,9 +38,9 @@ def all_mutants(directory: Path = DIRECTORY) -> list[Mutant]:
 def read(path: Path) -> Mutant:
     text = path.read_text()
     head = text.partition("\nIn: ")[0]
-    said = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
+    fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
     for key in ("Rule", "Story"):
-        if not said.get(key):
+        if not fields.get(key):
             raise PatchError(f"{path.name} has no line '{key}: …' above its changes; add one")
     changes = tuple(changes_in(text))
     if len(changes) != text.count("\nIn: "):
@@ -56,11 +56,11 @@ def read(path: Path) -> Mutant:
         )
     return Mutant(
         path.stem,
-        said["Rule"],
-        said["Story"],
-        said.get("Model", ""),
+        fields["Rule"],
+        fields["Story"],
+        fields.get("Model", ""),
         changes,
-        tuple(said.get("Faults", "").split()),
-        tuple(said.get("Stories", "").split()),
-        said.get("Plan", ""),
+        tuple(fields.get("Faults", "").split()),
+        tuple(fields.get("Stories", "").split()),
+        fields.get("Plan", ""),
     )

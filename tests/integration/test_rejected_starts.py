@@ -61,10 +61,10 @@ async def start_error(service: SingleService) -> str:
     """The reason why it does not start, from one line of its log."""
     async with started(service):
         assert await service.ended() == EXIT_CANNOT_START, service.text()
-    [said] = service.events("cannot_start")
-    assert said["level"] == "critical"
+    [line] = service.events("cannot_start")
+    assert line["level"] == "critical"
     assert "Traceback" not in service.text()
-    return str(said["why"])
+    return str(line["why"])
 
 
 @contextmanager
@@ -120,7 +120,7 @@ async def test_the_data_of_another_cluster_is_rejected(tmp_path: Path, etcd: Loc
 
 async def test_a_directory_in_use_by_another_process_is_rejected(tmp_path: Path) -> None:
     async with started(broker(tmp_path)) as owner:
-        await owner.until_says("store_lost")
+        await owner.until_logged("store_lost")
 
         why = await start_error(broker(tmp_path, "second"))
 
@@ -166,14 +166,14 @@ async def test_a_broker_whose_port_is_in_use_reports_it_and_does_not_register(
 
 async def test_a_controller_whose_port_is_in_use_reports_it(tmp_path: Path) -> None:
     with port_in_use() as port:
-        refused = controller(tmp_path, listen=f"127.0.0.1:{port}")
-        async with started(refused):
-            assert await refused.ended() == EXIT_CANNOT_START
-    [said] = refused.events("cannot_listen")
+        rejected = controller(tmp_path, listen=f"127.0.0.1:{port}")
+        async with started(rejected):
+            assert await rejected.ended() == EXIT_CANNOT_START
+    [line] = rejected.events("cannot_listen")
 
-    assert f"127.0.0.1:{port}: another process uses it" in said["problem"]
-    assert "set another address with --listen" in said["remedy"]
-    assert "Traceback" not in refused.text()
+    assert f"127.0.0.1:{port}: another process uses it" in line["problem"]
+    assert "set another address with --listen" in line["remedy"]
+    assert "Traceback" not in rejected.text()
 
 
 @pytest.mark.parametrize(
@@ -188,12 +188,12 @@ async def test_a_controller_whose_port_is_in_use_reports_it(tmp_path: Path) -> N
 async def test_an_invalid_setting_ends_the_service_with_a_hint(
     tmp_path: Path, settings: dict[str, Setting], phrases: tuple[str, ...]
 ) -> None:
-    refused = broker(tmp_path, "broker", **settings)
-    async with started(refused):
-        assert await refused.ended() == EXIT_INVALID_CONFIG
+    rejected = broker(tmp_path, "broker", **settings)
+    async with started(rejected):
+        assert await rejected.ended() == EXIT_INVALID_CONFIG
 
-    assert all(phrase in refused.text() for phrase in phrases), refused.text()
-    assert "Traceback" not in refused.text()
+    assert all(phrase in rejected.text() for phrase in phrases), rejected.text()
+    assert "Traceback" not in rejected.text()
     assert not (tmp_path / "data").exists()
 
 
@@ -207,17 +207,17 @@ async def test_services_wait_for_etcd_log_it_once_and_serve_when_it_is_available
     waiting_broker = broker(tmp_path, etcd_endpoints=[etcd.endpoint])
     waiting_controller = controller(tmp_path, etcd_endpoints=[etcd.endpoint])
     async with started(waiting_broker), started(waiting_controller):
-        broker_said = await waiting_broker.until_says("store_lost")
-        controller_said = await waiting_controller.until_says("store_lost")
+        broker_line = await waiting_broker.until_logged("store_lost")
+        controller_line = await waiting_controller.until_logged("store_lost")
         await etcd.start_again()
-        await waiting_broker.until_says("serving")
-        await waiting_controller.until_says("controller_elected")
+        await waiting_broker.until_logged("serving")
+        await waiting_controller.until_logged("controller_elected")
         view = open_view(etcd.endpoint, "default")
         assert list(await view.brokers()) == [1]
         await view.close()
 
-    for said in (broker_said, controller_said):
-        assert "check that etcd runs at the configured etcd_endpoints" in said["details"]["remedy"]
+    for line in (broker_line, controller_line):
+        assert "check that etcd runs at the configured etcd_endpoints" in line["details"]["remedy"]
     for service in (waiting_broker, waiting_controller):
         assert len(service.events("store_lost")) == 1
         assert len(service.events("store_back")) == 1
@@ -226,8 +226,8 @@ async def test_services_wait_for_etcd_log_it_once_and_serve_when_it_is_available
 async def test_services_that_wait_for_etcd_can_be_stopped(tmp_path: Path) -> None:
     waiting_broker, waiting_controller = broker(tmp_path), controller(tmp_path)
     async with started(waiting_broker), started(waiting_controller):
-        await waiting_broker.until_says("store_lost")
-        await waiting_controller.until_says("store_lost")
+        await waiting_broker.until_logged("store_lost")
+        await waiting_controller.until_logged("store_lost")
         assert await waiting_broker.process.stop()
         assert await waiting_controller.process.stop()
 

@@ -59,7 +59,7 @@ BROKERS = (1, 2, 3)
 LOST_BROKER = 4
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """The answer of an interface. `fix` is None if the interface has no field for it beside the
     message."""
 
@@ -69,7 +69,7 @@ class Refusal(NamedTuple):
 
 
 @dataclass
-class Asked:
+class RestRequest:
     """A request to the REST gateway."""
 
     method: str
@@ -113,32 +113,32 @@ class World:
 
     # The three interfaces.
 
-    def by_grpc(self, ask: Callable[[Admin], Coroutine[Any, Any, object]]) -> Refusal | None:
+    def by_grpc(self, call: Callable[[Admin], Coroutine[Any, Any, object]]) -> Rejection | None:
         try:
-            answer = self.in_loop(ask(self.admin))
+            answer = self.in_loop(call(self.admin))
         except TidelogError as error:
-            return Refusal(error.code.name, error.message)
+            return Rejection(error.code.name, error.message)
         results = answer if isinstance(answer, list) else []
         errors = (getattr(one, "error", None) for one in results)
         failed = next((e for e in errors if isinstance(e, TidelogError)), None)
-        return Refusal(failed.code.name, failed.message) if failed else None
+        return Rejection(failed.code.name, failed.message) if failed else None
 
-    def by_rest(self, asked: Asked) -> Refusal | None:
+    def by_rest(self, request: RestRequest) -> Rejection | None:
         answer = self.in_loop(
             self._gateway.request(
-                asked.method,
-                asked.path,
-                json=asked.body,
-                headers=asked.headers,
-                params=asked.query,
+                request.method,
+                request.path,
+                json=request.body,
+                headers=request.headers,
+                params=request.query,
             )
         )
         body = answer.json()
         if answer.status_code >= 400:
-            return Refusal(body["code"], body["detail"], body["fix"])
+            return Rejection(body["code"], body["detail"], body["fix"])
         return _first_failure(body.get("items") or body.get("results") or [])
 
-    def by_command(self, words: tuple[str, ...], input_: str = "") -> Refusal | None:
+    def by_command(self, words: tuple[str, ...], input_: str = "") -> Rejection | None:
         session = Session(",".join(self._cluster.bootstrap()), interactive=False)
         ended = CliRunner().invoke(
             commands, [*words, "--json"], obj=session, input=input_, catch_exceptions=False
@@ -150,7 +150,7 @@ class World:
         if error is None:
             return _first_failure(document.get("partitions") or document["results"])
         assert error["message"] in ended.stderr
-        return Refusal(error["code"], error["message"])
+        return Rejection(error["code"], error["message"])
 
     # The cluster.
 
@@ -228,6 +228,6 @@ class World:
         return {key: held.value for key, held in snapshot.items.items()}
 
 
-def _first_failure(results: list[dict[str, Any]]) -> Refusal | None:
+def _first_failure(results: list[dict[str, Any]]) -> Rejection | None:
     errors = (result["error"] for result in results)
-    return next((Refusal(e["code"], e["message"]) for e in errors if e), None)
+    return next((Rejection(e["code"], e["message"]) for e in errors if e), None)

@@ -9,9 +9,9 @@ from tidelog.admin_messages import Move, RecoveryChoice
 from tidelog.client import Admin
 from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
-from unit.faces.world import Asked
+from unit.interfaces.world import RestRequest
 
-Ask = Callable[[Admin], Coroutine[Any, Any, object]]
+AdminCall = Callable[[Admin], Coroutine[Any, Any, object]]
 
 STALE = 1
 IF_MATCH = {"If-Match": f'"{STALE}"'}
@@ -19,44 +19,44 @@ MANY_BROKERS = list(range(100, 151))
 
 
 class BadInput(NamedTuple):
-    """`says`: what the reason must name, the fix included. `grpc`, `rest`, `cli`: None if the
+    """`phrases`: what the reason must name, the fix included. `grpc`, `rest`, `cli`: None if the
     input cannot be expressed there. `apart`: interfaces that reject it before they call the
     controller, with their own message and their own option names."""
 
     code: ErrorCode
-    says: tuple[str, ...]
-    grpc: Ask | None = None
-    rest: Asked | None = None
+    phrases: tuple[str, ...]
+    grpc: AdminCall | None = None
+    rest: RestRequest | None = None
     cli: str | None = None
     apart: tuple[str, ...] = ()
     stdin: str = ""
 
 
-def _create(**wanted: Any) -> Ask:
-    wanted = {"topic": "lake", "partitions": 1, "replication_factor": 1, **wanted}
-    return lambda admin: admin.create_topic(**wanted)
+def _create(**fields: Any) -> AdminCall:
+    fields = {"topic": "lake", "partitions": 1, "replication_factor": 1, **fields}
+    return lambda admin: admin.create_topic(**fields)
 
 
-def _post(path: str, query: dict[str, Any] | None = None, /, **body: Any) -> Asked:
-    return Asked("POST", path, body, None, query)
+def _post(path: str, query: dict[str, Any] | None = None, /, **body: Any) -> RestRequest:
+    return RestRequest("POST", path, body, None, query)
 
 
-def _put(path: str, headers: dict[str, str] | None = None, /, **body: Any) -> Asked:
-    return Asked("PUT", path, body, headers)
+def _put(path: str, headers: dict[str, str] | None = None, /, **body: Any) -> RestRequest:
+    return RestRequest("PUT", path, body, headers)
 
 
-def _new(**body: Any) -> Asked:
+def _new(**body: Any) -> RestRequest:
     return _post("/v1/topics", **{"topic": "lake", "replication_factor": 1, **body})
 
 
-def _alter(topic: str = "sea", **change: Any) -> tuple[Ask, Asked]:
+def _alter(topic: str = "sea", **change: Any) -> tuple[AdminCall, RestRequest]:
     return (
         lambda admin: admin.alter_topic_config(topic, change.get("set"), change.get("unset", ())),
-        Asked("PATCH", f"/v1/topics/{topic}/config", change),
+        RestRequest("PATCH", f"/v1/topics/{topic}/config", change),
     )
 
 
-def _reassign(topic: str, partition: int, *target: int) -> tuple[Ask, Asked, str]:
+def _reassign(topic: str, partition: int, *target: int) -> tuple[AdminCall, RestRequest, str]:
     move = {"topic": topic, "partition": partition, "target": list(target)}
     ids = ",".join(map(str, target))
     return (
@@ -66,7 +66,7 @@ def _reassign(topic: str, partition: int, *target: int) -> tuple[Ask, Asked, str
     )
 
 
-def _lead(topic: str, partition: int, leader: int) -> tuple[Ask, Asked, str]:
+def _lead(topic: str, partition: int, leader: int) -> tuple[AdminCall, RestRequest, str]:
     return (
         lambda admin: admin.move_leaders({TopicPartition(topic, partition): leader}),
         _post(
@@ -76,7 +76,7 @@ def _lead(topic: str, partition: int, leader: int) -> tuple[Ask, Asked, str]:
     )
 
 
-def _choose(topic: str, partition: int, broker: int) -> tuple[Ask, Asked, str]:
+def _choose(topic: str, partition: int, broker: int) -> tuple[AdminCall, RestRequest, str]:
     choice = {"partition": partition, "broker_id": broker}
     return (
         lambda admin: admin.recover_partitions(topic, choices=[RecoveryChoice(partition, broker)]),
@@ -85,7 +85,7 @@ def _choose(topic: str, partition: int, broker: int) -> tuple[Ask, Asked, str]:
     )
 
 
-def _brokers(verb: str, *ids: int) -> tuple[Ask, Asked, str]:
+def _brokers(verb: str, *ids: int) -> tuple[AdminCall, RestRequest, str]:
     named = " ".join(map(str, ids))
     return (
         lambda admin: getattr(admin, f"{verb}_brokers")(ids),
@@ -102,17 +102,17 @@ UNKNOWN_TOPIC = {
     for what, faces in {
         "described": (
             lambda admin: admin.topic_details(["nosuch"]),
-            Asked("GET", "/v1/topics/nosuch"),
+            RestRequest("GET", "/v1/topics/nosuch"),
             "topics config nosuch",
         ),
         "deleted": (
             lambda admin: admin.delete_topic("nosuch"),
-            Asked("DELETE", "/v1/topics/nosuch", query={"confirm": "nosuch"}),
+            RestRequest("DELETE", "/v1/topics/nosuch", query={"confirm": "nosuch"}),
             "topics delete nosuch --yes",
         ),
         "deleted, dry": (
             lambda admin: admin.plan_deletion("nosuch"),
-            Asked("DELETE", "/v1/topics/nosuch", query={"dry_run": True}),
+            RestRequest("DELETE", "/v1/topics/nosuch", query={"dry_run": True}),
             "topics delete nosuch --dry-run",
         ),
         "configured": (
@@ -141,9 +141,9 @@ UNKNOWN_TOPIC = {
             _post("/v1/leaders/elect-preferred", partitions=[{"topic": "nosuch"}]),
             "leaders elect-preferred nosuch",
         ),
-        "looked at for recovery": (
+        "described for recovery": (
             lambda admin: admin.describe_recovery("nosuch"),
-            Asked("GET", "/v1/recovery", query={"topic": "nosuch"}),
+            RestRequest("GET", "/v1/recovery", query={"topic": "nosuch"}),
             "recovery describe nosuch",
         ),
         "recovered": (
@@ -169,9 +169,9 @@ UNKNOWN_PARTITION = {
             _post("/v1/leaders/elect-preferred", partitions=[{"topic": "sea", "partitions": [9]}]),
             "leaders elect-preferred sea/9",
         ),
-        "looked at for recovery": (
+        "described for recovery": (
             lambda admin: admin.describe_recovery("sea", [9]),
-            Asked("GET", "/v1/recovery", query={"topic": "sea", "partition": 9}),
+            RestRequest("GET", "/v1/recovery", query={"topic": "sea", "partition": 9}),
             "recovery describe sea/9",
         ),
         "recovered": (
@@ -184,10 +184,10 @@ UNKNOWN_PARTITION = {
 }
 
 
-def _named(name: str, *says: str, cli: str | None = None) -> BadInput:
+def _named(name: str, *phrases: str, cli: str | None = None) -> BadInput:
     return BadInput(
         ErrorCode.INVALID_TOPIC_NAME,
-        (*says, _NAME),
+        (*phrases, _NAME),
         _create(topic=name),
         _new(topic=name),
         cli or f"topics create {name} -r 1",
@@ -215,33 +215,33 @@ def _factor(factor: int) -> BadInput:
 
 
 def _placed(
-    code: ErrorCode, says: tuple[str, ...], *replicas: tuple[int, ...], **more: Any
+    code: ErrorCode, phrases: tuple[str, ...], *replicas: tuple[int, ...], **more: Any
 ) -> BadInput:
     by_hand = ":".join(",".join(map(str, each)) for each in replicas)
     options = "".join(f" --{name.replace('_', '-')} {value}" for name, value in more.items())
     return BadInput(
         code,
-        says,
+        phrases,
         lambda admin: admin.create_topic("lake", assignment=replicas, **more),
         _post("/v1/topics", topic="lake", assignment=[list(each) for each in replicas], **more),
         f"topics create lake --assignment {by_hand}{options}",
     )
 
 
-def _configured(key: str, value: str, *says: str) -> BadInput:
+def _configured(key: str, value: str, *phrases: str) -> BadInput:
     return BadInput(
         ErrorCode.INVALID_CONFIG,
-        says,
+        phrases,
         _create(config={key: value}),
         _new(config={key: value}),
         f"topics create lake -r 1 -c '{key}={value}'",
     )
 
 
-def _reconfigured(key: str, value: str, *says: str) -> BadInput:
+def _reconfigured(key: str, value: str, *phrases: str) -> BadInput:
     return BadInput(
         ErrorCode.INVALID_CONFIG,
-        says,
+        phrases,
         *_alter(set={key: value}),
         f"topics alter-config sea --set '{key}={value}' --yes",
     )
@@ -371,7 +371,7 @@ CHANGES = {
         lambda admin: admin.remove_partitions("sea", 1),
         _put("/v1/topics/sea/partition-count", partitions=1),
     ),
-    "removal that nobody said yes to": BadInput(
+    "unconfirmed removal": BadInput(
         ErrorCode.NOT_CONFIRMED,
         ("partitions of topic 'sea' and their records would be deleted for good", "give --yes"),
         cli="topics remove-partitions sea -p 1",
@@ -380,7 +380,7 @@ CHANGES = {
         ErrorCode.NOT_CONFIRMED,
         ("topic 'sea' and its records would be deleted for good",),
         None,
-        Asked("DELETE", "/v1/topics/sea"),
+        RestRequest("DELETE", "/v1/topics/sea"),
         "topics delete sea",
         ("rest", "cli"),
     ),
@@ -415,10 +415,10 @@ CHANGES = {
 }
 
 
-def _stale(grpc: Ask, rest: Asked, cli: str, *says: str) -> BadInput:
-    request = Asked(rest.method, rest.path, rest.body, IF_MATCH, rest.query)
+def _stale(grpc: AdminCall, rest: RestRequest, cli: str, *phrases: str) -> BadInput:
+    request = RestRequest(rest.method, rest.path, rest.body, IF_MATCH, rest.query)
     cli = f"{cli} --expected-revision {STALE}"
-    return BadInput(ErrorCode.REVISION_CONFLICT, (*says, "no longer at 1"), grpc, request, cli)
+    return BadInput(ErrorCode.REVISION_CONFLICT, (*phrases, "no longer at 1"), grpc, request, cli)
 
 
 STALE_REVISIONS = {
@@ -457,7 +457,7 @@ STALE_REVISIONS = {
     ),
     "stale revision of a deletion": _stale(
         lambda admin: admin.delete_topic("sea", expected_revision=STALE),
-        Asked("DELETE", "/v1/topics/sea", query={"confirm": "sea"}),
+        RestRequest("DELETE", "/v1/topics/sea", query={"confirm": "sea"}),
         "topics delete sea --yes",
         "topic sea",
     ),
@@ -469,13 +469,13 @@ STALE_REVISIONS = {
     ),
     "stale revision of a cancellation": _stale(
         lambda admin: admin.cancel_operation("busy", expected_revision=STALE),
-        Asked("POST", "/v1/operations/busy/cancel"),
+        RestRequest("POST", "/v1/operations/busy/cancel"),
         "operations cancel busy --yes",
         "operation busy",
     ),
     "stale revision of a cancellation, dry": _stale(
         lambda admin: admin.plan_cancellation("busy", expected_revision=STALE),
-        Asked("POST", "/v1/operations/busy/cancel", query={"dry_run": True}),
+        RestRequest("POST", "/v1/operations/busy/cancel", query={"dry_run": True}),
         "operations cancel busy --dry-run",
         "operation busy",
     ),
@@ -519,7 +519,7 @@ MOVES = {
         ("min_insync_replicas=2", "lower min_insync_replicas first, or keep more replicas"),
         *_reassign("sea", 1, 3),
     ),
-    "move to nobody": BadInput(
+    "move to no broker": BadInput(
         ErrorCode.INVALID_ASSIGNMENT,
         ("has no replicas", "name at least one broker"),
         *_reassign("sea", 1)[:2],
@@ -550,7 +550,7 @@ MOVES = {
         "reassign --yes",
         ("cli",),
     ),
-    "nobody said yes to a move": BadInput(
+    "unconfirmed move": BadInput(
         ErrorCode.NOT_CONFIRMED, ("1 partition would be moved", "--yes"), cli="reassign sea/1=3,2"
     ),
     "throttle below the least": BadInput(
@@ -613,14 +613,14 @@ BROKERS = {
         ErrorCode.UNKNOWN_BROKER,
         ("broker 9 is not registered", "[1, 2, 3]"),
         lambda admin: admin.check_restart(9),
-        Asked("GET", "/v1/brokers/9/restart-check"),
+        RestRequest("GET", "/v1/brokers/9/restart-check"),
         "brokers check-restart 9",
     ),
     "description of an unknown broker": BadInput(
         ErrorCode.UNKNOWN_BROKER,
         ("broker 9 is not registered", "[1, 2, 3]"),
         lambda admin: admin.describe_brokers([9]),
-        Asked("GET", "/v1/brokers/9"),
+        RestRequest("GET", "/v1/brokers/9"),
         "brokers describe 9",
     ),
     "leader that is not in sync": BadInput(
@@ -690,31 +690,31 @@ OPERATIONS = {
         ErrorCode.UNKNOWN_OPERATION,
         ("there is no operation 'nosuch'", "list the operations"),
         lambda admin: admin.describe_operation("nosuch"),
-        Asked("GET", "/v1/operations/nosuch"),
+        RestRequest("GET", "/v1/operations/nosuch"),
         "operations describe nosuch",
     ),
     "moves of an unknown operation": BadInput(
         ErrorCode.UNKNOWN_OPERATION,
         ("there is no operation 'nosuch'", "list the operations"),
         lambda admin: admin.operation_moves("nosuch"),
-        Asked("GET", "/v1/operations/nosuch/moves"),
+        RestRequest("GET", "/v1/operations/nosuch/moves"),
         "operations moves nosuch",
     ),
     "unknown operation cancelled": BadInput(
         ErrorCode.UNKNOWN_OPERATION,
         ("there is no operation 'nosuch'", "list the operations"),
         lambda admin: admin.cancel_operation("nosuch"),
-        Asked("POST", "/v1/operations/nosuch/cancel"),
+        RestRequest("POST", "/v1/operations/nosuch/cancel"),
         "operations cancel nosuch --yes",
     ),
     "ended operation cancelled": BadInput(
         ErrorCode.OPERATION_ENDED,
         ("operation ended is done already", "reverse it"),
         lambda admin: admin.cancel_operation("ended"),
-        Asked("POST", "/v1/operations/ended/cancel"),
+        RestRequest("POST", "/v1/operations/ended/cancel"),
         "operations cancel ended --yes",
     ),
-    "cancellation that nobody said yes to": BadInput(
+    "unconfirmed cancellation": BadInput(
         ErrorCode.NOT_CONFIRMED,
         ("operation busy would be cancelled", "give --yes"),
         cli="operations cancel busy",
@@ -723,21 +723,21 @@ OPERATIONS = {
         ErrorCode.UNKNOWN_OPERATION,
         ("there is no operation 'nosuch'", "list the operations"),
         lambda admin: admin.reverse_operation("nosuch"),
-        Asked("POST", "/v1/operations/nosuch/reverse"),
+        RestRequest("POST", "/v1/operations/nosuch/reverse"),
         "operations reverse nosuch --yes",
     ),
     "running operation reversed": BadInput(
         ErrorCode.PARTITION_BUSY,
         ("operation busy is still running", "cancel it, or wait for its end"),
         lambda admin: admin.reverse_operation("busy"),
-        Asked("POST", "/v1/operations/busy/reverse"),
+        RestRequest("POST", "/v1/operations/busy/reverse"),
         "operations reverse busy --yes",
     ),
     "operations of an unknown state": BadInput(
         ErrorCode.INVALID_REQUEST,
         ("cancelling",),
         lambda admin: admin.list_operations(["asleep"]),
-        Asked("GET", "/v1/operations", query={"state": "asleep"}),
+        RestRequest("GET", "/v1/operations", query={"state": "asleep"}),
         "operations list --state asleep",
         ("grpc", "rest", "cli"),
     ),
@@ -797,9 +797,9 @@ RECOVERY = {
         ErrorCode.INVALID_REQUEST,
         ("partitions [1] are named without their topic", "omit the partitions"),
         lambda admin: admin.describe_recovery("", [1]),
-        Asked("GET", "/v1/recovery", query={"partition": 1}),
+        RestRequest("GET", "/v1/recovery", query={"partition": 1}),
     ),
-    "recovery that nobody confirmed": BadInput(
+    "unconfirmed recovery": BadInput(
         ErrorCode.NOT_CONFIRMED,
         ("records of topic 'reef' may be lost for good",),
         None,
@@ -807,7 +807,7 @@ RECOVERY = {
         "topics recover reef",
         ("rest", "cli"),
     ),
-    "choice that nobody confirmed": BadInput(
+    "unconfirmed choice": BadInput(
         ErrorCode.NOT_CONFIRMED,
         ("records of topic 'reef' may be lost for good",),
         None,
@@ -835,13 +835,13 @@ BOUNDS = {
         ErrorCode.INVALID_REQUEST,
         ("a page size of -1 is invalid", "1 to 1000"),
         lambda admin: admin.operation_moves_page("ended", -1),
-        Asked("GET", "/v1/operations/ended/moves", query={"page_size": -1}),
+        RestRequest("GET", "/v1/operations/ended/moves", query={"page_size": -1}),
     ),
     "page of less than nothing, of what the gateway pages": BadInput(
         ErrorCode.INVALID_REQUEST,
         ("a page size of -1 is invalid", "1 to 1000"),
         None,
-        Asked("GET", "/v1/topics", query={"page_size": -1}),
+        RestRequest("GET", "/v1/topics", query={"page_size": -1}),
     ),
     "number beyond the wire's": BadInput(
         ErrorCode.INVALID_REQUEST,
@@ -859,11 +859,11 @@ BOUNDS = {
         "topics delete s\udcff --yes",
         apart=("cli",),
     ),
-    "page token that nobody gave": BadInput(
+    "unknown page token": BadInput(
         ErrorCode.INVALID_REQUEST,
         ("page token 'x' is invalid", "start without one"),
         lambda admin: admin.operation_moves_page("ended", 10, "x"),
-        Asked("GET", "/v1/operations/ended/moves", query={"page_token": "x"}),
+        RestRequest("GET", "/v1/operations/ended/moves", query={"page_token": "x"}),
     ),
 }
 
