@@ -14,16 +14,10 @@ import typer
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.lines import Line, LineSplitter
+from tidelog.cli.operating.options import session_command
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    seconds_option,
-    separator_from,
-    session_of,
-)
+from tidelog.cli.session import Session, seconds_option, separator_from
 from tidelog.errors import unknown_partition
 from tidelog.model import MAX_INT32, Acks, Codec
 from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
@@ -117,8 +111,9 @@ _IdempotenceOption = Annotated[
 ]
 
 
-def produce(
-    context: typer.Context,
+@session_command()
+async def produce(
+    session: Session,
     topic: TopicArgument,
     file: _FileOption = None,
     key_separator: _KeySeparatorOption = None,
@@ -146,9 +141,7 @@ def produce(
     timeout: _TimeoutOption = 120.0,
     producer_name: _ProducerNameOption = None,
     idempotence: _IdempotenceOption = True,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> ExitStatus:
     """Produce each line of stdin, or of a file, as a record.
 
     A line ends at its newline, which is not part of the record. A summary goes to stderr, or with
@@ -159,7 +152,6 @@ def produce(
 
     Example: printf 'north:calm\\nsouth:storm\\n' | tidelog produce sea -k :
     """
-    session = session_of(context, bootstrap, as_json)
     if producer_name is not None and (_ACKS[acks] is not Acks.ALL or not idempotence):
         raise typer.BadParameter(
             "a name needs an idempotent producer: leave out --acks and --no-idempotence",
@@ -183,7 +175,7 @@ def produce(
             "request_timeout_ms": min(REQUEST_TIMEOUT_MS, timeout_ms),
         },
     )
-    session.run(lambda: _produce(session, request))
+    return await _produce(session, request)
 
 
 async def _producer(session: Session, request: ProduceRequest) -> Producer:

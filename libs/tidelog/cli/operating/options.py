@@ -5,20 +5,22 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidelog.cli.exit_status import TimedOutError, UsageError
+from tidelog.cli.exit_status import ExitStatus, TimedOutError, UsageError
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import TidelogError
 from tidelog.request_bounds import MAX_REQUESTER_LENGTH, check_requester, check_timeout
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
+
+_Running = Coroutine[Any, Any, ExitStatus | None]
 
 REQUESTED_BY_VARIABLE = "TIDELOG_REQUESTED_BY"
 MAX_REVISION = 2**63 - 1
@@ -157,37 +159,71 @@ _SHARED: dict[str, tuple[Any, object]] = {
 }
 
 
-def shared_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds options to a command after its own ones, and those of the session after them.
+def shared_options(*names: str) -> Callable[[Callable[..., _Running]], Callable[..., None]]:
+    """Turns a coroutine function into a command, with these options after its own ones.
 
-    The command takes a `Session`, `MutationOptions` with the values, and its own parameters."""
+    The function takes a `Session`, `MutationOptions` with the values, and its own parameters. It
+    returns the exit status; None means done.
+    """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def run(context: typer.Context, **values: Any) -> None:
+    def decorate(work: Callable[..., _Running]) -> Callable[..., None]:
+        def start(session: Session, values: dict[str, Any]) -> None:
             given = {name: values.pop(name) for name in names}
             if "timeout" in given:
                 given["timeout_seconds"] = given.pop("timeout")
-            session = session_of(context, values.pop("bootstrap"), values.pop("as_json"))
-            command(session, MutationOptions(**given), **values)
+            session.run(lambda: work(session, MutationOptions(**given), **values))
 
-        own = [*inspect.signature(command, eval_str=True).parameters.values()][2:]
-        added = [
+        own = [*inspect.signature(work, eval_str=True).parameters.values()][2:]
+        return _command(work, own, names, start)
+
+    return decorate
+
+
+def session_command(
+    *, streams: bool = False, when_interrupted: ExitStatus = ExitStatus.INTERRUPTED
+) -> Callable[[Callable[..., _Running]], Callable[..., None]]:
+    """Turns a coroutine function into a command without shared options. The function takes a
+    `Session` and its own parameters; see `Session.run`."""
+
+    def decorate(work: Callable[..., _Running]) -> Callable[..., None]:
+        def start(session: Session, values: dict[str, Any]) -> None:
+            session.run(
+                lambda: work(session, **values), when_interrupted=when_interrupted, streams=streams
+            )
+
+        own = [*inspect.signature(work, eval_str=True).parameters.values()][1:]
+        return _command(work, own, (), start)
+
+    return decorate
+
+
+def _command(
+    work: Callable[..., _Running],
+    own: Iterable[inspect.Parameter],
+    names: Iterable[str],
+    start: Callable[[Session, dict[str, Any]], None],
+) -> Callable[..., None]:
+    """Returns a command with its own parameters, the shared ones of these names, and those of the
+    session."""
+
+    @functools.wraps(work)
+    def run(context: typer.Context, **values: Any) -> None:
+        start(session_of(context, values.pop("bootstrap"), values.pop("as_json")), values)
+
+    shared = {name: _SHARED[name] for name in (*names, "bootstrap", "as_json")}
+    parameters = [
+        inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+        *(
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default
             )
-            for name, (kind, default) in ((n, _SHARED[n]) for n in (*names, "bootstrap", "as_json"))
-        ]
-        context = inspect.Parameter(
-            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
-        )
-        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-        parameters = [context, *own, *added]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        return run
-
-    return decorate
+            for name, (kind, default) in shared.items()
+        ),
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
 
 
 operation_options = shared_options(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,6 @@ import typer
 from tidelog.cli.completion import TopicArgument, complete_topic
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.operating.beginning import (
-    OperationSpec,
     note_pending,
     run_operation,
     traced_change,
@@ -21,7 +19,7 @@ from tidelog.cli.operating.consent import check_can_confirm, confirms, confirms_
 from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.targets import parse_assignment
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
-from tidelog.cli.session import Session, ending_with_a_status
+from tidelog.cli.session import Session
 from tidelog.cli.topics.settings import dangers, parse_settings
 from tidelog.model import MAX_INT32
 from tidelog.phrases import plural
@@ -44,7 +42,7 @@ REMOVE_JSON = (
 
 
 @shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
-def alter_config(
+async def alter_config(
     session: Session,
     options: MutationOptions,
     name: TopicArgument,
@@ -58,7 +56,7 @@ def alter_config(
             "--unset", "-u", metavar="KEY", help="Reset a key to its default; may be repeated."
         ),
     ] = None,
-) -> None:
+) -> ExitStatus:
     """Change a topic's configuration.
 
     The change takes effect without a restart. Other keys do not change. If records may be lost, for
@@ -66,14 +64,43 @@ def alter_config(
     describes all keys.
     """
     settings = parse_settings(changed or (), "--set")
-    with ending_with_a_status(as_json=session.as_json):
-        if not settings and not unset:
-            raise UsageError("nothing is to be set or unset; give --set KEY=VALUE or --unset KEY")
-    session.run(lambda: _alter(session, options, name, settings, unset or []))
+    if not settings and not unset:
+        raise UsageError("nothing is to be set or unset; give --set KEY=VALUE or --unset KEY")
+    async with await options.admin(session) as admin:
+        altered = await admin.alter_topic_config(
+            name,
+            settings,
+            unset or (),
+            options.timeout_ms,
+            expected_revision=options.expected_revision,
+            dry_run=True,
+        )
+        trace = None
+        if altered.changes and not options.dry_run:
+            risks = list(dangers(altered.changes))
+            if risks:
+                check_can_confirm(session, options, f"of topic {name!r}: {' '.join(risks)}"[:-1])
+            if risks and not options.yes and not confirms([*_change_lines(altered), *risks]):
+                return declined(session, "Nothing was changed.")
+            with traced_change(admin) as trace:
+                altered = await admin.alter_topic_config(
+                    name,
+                    settings,
+                    unset or (),
+                    options.timeout_ms,
+                    expected_revision=altered.revision,
+                )
+    if session.as_json:
+        head = {"dry_run": options.dry_run, "topic": name}
+        write_json(head | asdict(altered) | {"trace_id": trace})
+    else:
+        _show_altered(name, altered, dry_run=options.dry_run)
+    note_pending(altered.pending_brokers, "acknowledged it")
+    return ExitStatus.DONE
 
 
 @shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
-def add_partitions(
+async def add_partitions(
     session: Session,
     options: MutationOptions,
     name: TopicArgument,
@@ -90,133 +117,20 @@ def add_partitions(
             help="Brokers of each new partition, as 1,2:2,3. Default: spread over brokers.",
         ),
     ] = None,
-) -> None:
+) -> ExitStatus:
     """Add partitions after the last one.
 
     Records with a key go to other partitions than before. Consumers that rely on the order of
     records with the same key are affected. The command asks for confirmation, since partitions can
     only be removed together with their records.
     """
-    with ending_with_a_status(as_json=session.as_json):
-        placed = parse_assignment(assignment) if assignment is not None else []
-    session.run(lambda: _add(session, options, name, partitions, placed))
-
-
-@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
-def remove_partitions(
-    session: Session,
-    options: MutationOptions,
-    name: TopicArgument,
-    partitions: Annotated[
-        int,
-        typer.Option("--partitions", "-p", max=MAX_INT32, help="How many to keep: the first ones."),
-    ],
-) -> None:
-    """Delete the last partitions with all their records. Asks for the topic's name first.
-
-    Records with a key go to other partitions than before.
-    """
-    session.run(lambda: _remove(session, options, name, partitions))
-
-
-@operation_options
-def set_replication_factor(
-    session: Session,
-    options: MutationOptions,
-    topics: Annotated[
-        list[str],
-        typer.Argument(metavar="TOPIC", help="Names of the topics.", autocompletion=complete_topic),
-    ],
-    replication_factor: Annotated[
-        int,
-        typer.Option(
-            "--replication-factor", "-r", max=MAX_INT32, help="Replicas of each partition."
-        ),
-    ],
-) -> None:
-    """Change the number of a topic's replicas.
-
-    New replicas are copied while the partitions stay available. A lower number first removes
-    replicas on brokers that get no new replicas. Shows the plan and asks for confirmation.
-    """
-    count = plural(replication_factor, "replica")
-    spec = OperationSpec(
-        lambda admin: partial(admin.set_replication_factor, topics, replication_factor),
-        f"partitions of {', '.join(topics)} would be given {count}",
-    )
-    session.run(lambda: run_operation(session, options, spec))
-
-
-async def _alter(
-    session: Session,
-    options: MutationOptions,
-    name: str,
-    changed: dict[str, str],
-    unset: Sequence[str],
-) -> ExitStatus:
-    async with await options.admin(session) as admin:
-        altered = await admin.alter_topic_config(
-            name,
-            changed,
-            unset,
-            options.timeout_ms,
-            expected_revision=options.expected_revision,
-            dry_run=True,
-        )
-        trace = None
-        if altered.changes and not options.dry_run:
-            risks = list(dangers(altered.changes))
-            if risks:
-                check_can_confirm(session, options, f"of topic {name!r}: {' '.join(risks)}"[:-1])
-            if risks and not options.yes and not confirms([*_change_lines(altered), *risks]):
-                return declined(session, "Nothing was changed.")
-            with traced_change(admin) as trace:
-                altered = await admin.alter_topic_config(
-                    name,
-                    changed,
-                    unset,
-                    options.timeout_ms,
-                    expected_revision=altered.revision,
-                )
-    if session.as_json:
-        head = {"dry_run": options.dry_run, "topic": name}
-        write_json(head | asdict(altered) | {"trace_id": trace})
-    else:
-        _show_altered(name, altered, dry_run=options.dry_run)
-    note_pending(altered.pending_brokers, "acknowledged it")
-    return ExitStatus.DONE
-
-
-def _show_altered(name: str, altered: AlteredConfig, *, dry_run: bool) -> None:
-    if not altered.changes:
-        write_line(f"Topic {name} has this configuration already.")
-        return
-    write_line(f"Topic {name} {'would be' if dry_run else 'is'} changed:")
-    rows = [(c.key, c.before or "-", c.after or "-") for c in altered.changes]
-    write_table(("key", "before", "after"), rows)
-    if dry_run:
-        for risk in dangers(altered.changes):
-            write_note(risk)
-        write_note("This is a dry run: nothing was changed.")
-
-
-def _change_lines(altered: AlteredConfig) -> list[str]:
-    return [f"{c.key}: {c.before or 'none'} -> {c.after or 'none'}" for c in altered.changes]
-
-
-async def _add(
-    session: Session,
-    options: MutationOptions,
-    name: str,
-    partitions: int,
-    assignment: Sequence[tuple[int, ...]],
-) -> ExitStatus:
+    placed = parse_assignment(assignment) if assignment is not None else []
     async with await options.admin(session) as admin:
         resized = await admin.add_partitions(
             name,
             partitions,
             options.timeout_ms,
-            assignment=assignment,
+            assignment=placed,
             expected_revision=options.expected_revision,
             dry_run=True,
         )
@@ -240,7 +154,7 @@ async def _add(
                     partitions,
                     options.timeout_ms,
                     # Exactly as planned, whichever brokers join in the meantime.
-                    assignment=resized.assignment if fits else assignment,
+                    assignment=resized.assignment if fits else placed,
                     expected_revision=resized.revision,
                 )
     counts = {"added": resized.partitions, "assignment": resized.assignment}
@@ -250,21 +164,20 @@ async def _add(
     return ExitStatus.DONE
 
 
-def _show_added(name: str, partitions: int, resized: ResizedTopic, *, dry_run: bool) -> None:
-    count = plural(resized.partitions, "partition")
-    if not dry_run:
-        write_line(f"Added {count} to topic {name}: {partitions:,} in all.")
-        return
-    write_line(f"Topic {name} would get {count}, {partitions:,} in all:")
-    first = partitions - resized.partitions
-    rows = [(n, ids_text(replicas)) for n, replicas in enumerate(resized.assignment, first)]
-    write_table(("partition", "replicas"), rows)
-    write_note("This is a dry run: nothing was changed.")
-
-
-async def _remove(
-    session: Session, options: MutationOptions, name: str, partitions: int
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
+async def remove_partitions(
+    session: Session,
+    options: MutationOptions,
+    name: TopicArgument,
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", "-p", max=MAX_INT32, help="How many to keep: the first ones."),
+    ],
 ) -> ExitStatus:
+    """Delete the last partitions with all their records. Asks for the topic's name first.
+
+    Records with a key go to other partitions than before.
+    """
     async with await options.admin(session) as admin:
         resized = await admin.remove_partitions(
             name,
@@ -300,6 +213,64 @@ async def _remove(
             write_line(f"Removed {count} of topic {name}: {partitions:,} are left.")
     note_pending(resized.pending_brokers, "acknowledged it")
     return ExitStatus.DONE
+
+
+@operation_options
+async def set_replication_factor(
+    session: Session,
+    options: MutationOptions,
+    topics: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC", help="Names of the topics.", autocompletion=complete_topic),
+    ],
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor", "-r", max=MAX_INT32, help="Replicas of each partition."
+        ),
+    ],
+) -> ExitStatus:
+    """Change the number of a topic's replicas.
+
+    New replicas are copied while the partitions stay available. A lower number first removes
+    replicas on brokers that get no new replicas. Shows the plan and asks for confirmation.
+    """
+    count = plural(replication_factor, "replica")
+    return await run_operation(
+        session,
+        options,
+        lambda admin: partial(admin.set_replication_factor, topics, replication_factor),
+        danger=f"partitions of {', '.join(topics)} would be given {count}",
+    )
+
+
+def _show_altered(name: str, altered: AlteredConfig, *, dry_run: bool) -> None:
+    if not altered.changes:
+        write_line(f"Topic {name} has this configuration already.")
+        return
+    write_line(f"Topic {name} {'would be' if dry_run else 'is'} changed:")
+    rows = [(c.key, c.before or "-", c.after or "-") for c in altered.changes]
+    write_table(("key", "before", "after"), rows)
+    if dry_run:
+        for risk in dangers(altered.changes):
+            write_note(risk)
+        write_note("This is a dry run: nothing was changed.")
+
+
+def _change_lines(altered: AlteredConfig) -> list[str]:
+    return [f"{c.key}: {c.before or 'none'} -> {c.after or 'none'}" for c in altered.changes]
+
+
+def _show_added(name: str, partitions: int, resized: ResizedTopic, *, dry_run: bool) -> None:
+    count = plural(resized.partitions, "partition")
+    if not dry_run:
+        write_line(f"Added {count} to topic {name}: {partitions:,} in all.")
+        return
+    write_line(f"Topic {name} would get {count}, {partitions:,} in all:")
+    first = partitions - resized.partitions
+    rows = [(n, ids_text(replicas)) for n, replicas in enumerate(resized.assignment, first)]
+    write_table(("partition", "replicas"), rows)
+    write_note("This is a dry run: nothing was changed.")
 
 
 def _removal_text(name: str, partitions: int, resized: ResizedTopic, will: str) -> str:
