@@ -37,19 +37,17 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if view.has_no_controller:
         reasons.append(_no_controller_to_elect())
     many = _waits_for(key, unavailable)
-    next_for = partial(
-        _next_step, key, unavailable, _paused(candidates), _with_running_broker(candidates)
-    )
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
         name,
         f"{name} has no leader: it can be neither written nor read; {many}",
         f"have no leader; each {many}",
-        next_for([name]),
+        partial(
+            _next_step, key, unavailable, _paused(candidates), _with_running_broker(candidates)
+        ),
         tuple(evidence),
         tuple(reasons),
-        next_for=next_for,
     )
 
 
@@ -321,18 +319,16 @@ def _leader_gone_for_good(
     waits = _waits_for(key, unavailable)
     paused_brokers = sorted({*_paused(candidates), *([key.leader] if paused else [])})
     running = _with_running_broker(candidates)
-    next_for = partial(_next_step, key, unavailable, paused_brokers, running)
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
         name,
         f"{name} is led by {gone}, and no other can be elected; it {waits}",
         f"are led by {gone}, and no other can be elected; each {waits}",
-        next_for([name]),
+        partial(_next_step, key, unavailable, paused_brokers, running),
         (_named_leader(key), *(candidate.evidence for candidate in candidates)),
         tuple(candidate.reason for candidate in candidates if candidate.reason is not None),
         key.leader,
-        next_for=next_for,
     )
 
 
@@ -431,11 +427,10 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
         f"the present leader epoch {key.leader_epoch} of {name} began with an unclean election: "
         "committed records may be lost",
         "are in leader epochs that began with an unclean election: committed records may be lost",
-        next_steps.of_unclean_election([name], at_ms),
+        partial(next_steps.of_unclean_election, elected_at_ms=at_ms),
         tuple(evidence),
         reboots.of_unclean_election(view, key),
         key.leader,
-        next_for=partial(next_steps.of_unclean_election, elected_at_ms=at_ms),
     )
 
 

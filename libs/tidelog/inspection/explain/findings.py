@@ -241,13 +241,13 @@ def _finding(group: Sequence[Symptom]) -> Finding:
     if not alone:
         evidence.append(f"partitions: {listed(names)}")
     broker_ids = {symptom.broker for symptom in group}
-    next_step = first.next_step if first.next_for is None else first.next_for(names)
+    step = first.next_step
     return Finding(
         first.cause,
         first.severity,
         first.one if alone else f"{len(group):,} partitions {first.many}",
         tuple(dict.fromkeys(evidence)),
-        next_step,
+        step if isinstance(step, str) else step(names),
         first.name.topic if len(topics) == 1 else "",
         first.name.partition if alone else -1,
         first.broker if len(broker_ids) == 1 else -1,

@@ -376,24 +376,23 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if preferred in view.control.in_maintenance:
         summary = f"{leads}, its preferred leader, is in maintenance"
         of_all = f"are not led by their preferred leader, broker {preferred}: it is in maintenance"
-        next_for = partial(next_steps.of_maintenance, preferred)
+        next_step = partial(next_steps.of_maintenance, preferred)
     else:
         summary = f"{leads} is its preferred leader"
         of_all = f"are not led by their preferred leader, broker {preferred}"
-        next_for = partial(next_steps.of_not_preferred, has_controller=not view.has_no_controller)
+        next_step = partial(next_steps.of_not_preferred, has_controller=not view.has_no_controller)
     return Symptom(
         causes.NOT_PREFERRED_LEADER,
         causes.INFO,
         name,
         summary,
         of_all,
-        next_for([name]),
+        next_step,
         (
             f"{name}: the replicas are {listed(key.replicas)}, the ISR is {listed(ids(key.isr))}, "
             f"and broker {key.leader} leads in epoch {key.leader_epoch}",
         ),
         broker=preferred,
-        next_for=next_for,
     )
 
 
@@ -454,7 +453,6 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
             continue
         name = TopicPartition(replica.topic, replica.partition)
         ranges = listed(f"{d.first_offset} to {d.next_offset - 1}" for d in replica.damaged)
-        next_for = partial(next_steps.of_damaged_records, broker_id)
         yield Symptom(
             causes.RECORDS_DAMAGED,
             causes.CRITICAL,
@@ -462,12 +460,11 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
             f"records of {name} at offsets {ranges} cannot be read: the disk of broker "
             f"{broker_id}, the last that held them, damaged them",
             f"have records that the disk of broker {broker_id}, the last that held them, damaged",
-            next_for([name]),
+            partial(next_steps.of_damaged_records, broker_id),
             (
                 f"{name}: broker-{broker_id} reports: offsets {ranges} are damaged; all others "
                 f"from {replica.log_start_offset} to {replica.log_end_offset - 1} can be read",
             ),
             (),
             broker_id,
-            next_for=next_for,
         )
