@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -32,20 +31,7 @@ REQUEST_TIMEOUT_MS = 30_000
 MAX_LINGER_MS = 3_600_000
 
 
-class AcksChoice(enum.StrEnum):
-    NONE = "0"
-    LEADER = "1"
-    ALL = "all"
-
-
-class CodecChoice(enum.StrEnum):
-    NONE = "none"
-    GZIP = "gzip"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-_ACKS = {AcksChoice.NONE: Acks.NONE, AcksChoice.LEADER: Acks.LEADER, AcksChoice.ALL: Acks.ALL}
+_ACKS = {"0": Acks.NONE, "1": Acks.LEADER, "all": Acks.ALL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +105,13 @@ async def produce(
     key_separator: _KeySeparatorOption = None,
     partition: _PartitionOption = None,
     acks: Annotated[
-        AcksChoice,
+        Literal["0", "1", "all"],
         typer.Option("--acks", help="Replicas that must have a record: none, leader, all in sync."),
-    ] = AcksChoice.ALL,
+    ] = "all",
     compression: Annotated[
-        CodecChoice, typer.Option("--compression", help="How batches are compressed.")
-    ] = CodecChoice.NONE,
+        Literal["none", "gzip", "lz4", "zstd"],
+        typer.Option("--compression", help="How batches are compressed."),
+    ] = "none",
     batch_bytes: Annotated[
         int,
         typer.Option("--batch-bytes", min=1, max=MAX_INT32, help="Size at which a batch is sent."),
@@ -165,7 +152,7 @@ async def produce(
         file,
         _ACKS[acks],
         {
-            "codec": Codec[compression.name],
+            "codec": Codec[compression.upper()],
             "batch_bytes": batch_bytes,
             "linger_ms": linger_ms,
             "delivery_timeout_ms": timeout_ms,
