@@ -56,7 +56,7 @@ def brokers() -> None:
     "list",
     epilog=help_epilog("tidelog brokers list", json=f"a list; of each: {_DETAILS}."),
 )
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def list_(session: Session, options: MutationOptions) -> None:
     """List all brokers.
 
@@ -95,7 +95,7 @@ async def list_(session: Session, options: MutationOptions) -> None:
         "move (null, adding, leaving)].",
     )
 )
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def describe(session: Session, options: MutationOptions, broker_id: BrokerArgument) -> None:
     """Show a broker and the replicas that it holds."""
     async with await options.admin(session) as admin:
@@ -194,7 +194,7 @@ async def remove(
         "(null in a dry run).",
     )
 )
-@shared_options("dry_run", "requested_by", "timeout")
+@shared_options("dry_run", "requested_by", "timeout_seconds")
 async def maintenance(
     session: Session,
     options: MutationOptions,
@@ -243,7 +243,7 @@ async def maintenance(
         "reason].",
     ),
 )
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def check_restart(
     session: Session, options: MutationOptions, broker_id: BrokerArgument
 ) -> ExitStatus:

@@ -43,7 +43,7 @@ def cluster() -> None:
         "without_leader, below_min_isr, under_replicated.",
     )
 )
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def describe(session: Session, options: MutationOptions) -> None:
     """Show the brokers, controllers and gateways, and how many partitions are unhealthy."""
     from tidelog.client.departed_brokers import describe_with_departed_brokers

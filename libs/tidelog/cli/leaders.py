@@ -40,7 +40,7 @@ _JSON = (
         json=_JSON,
     ),
 )
-@shared_options("dry_run", "requested_by", "timeout")
+@shared_options("dry_run", "requested_by", "timeout_seconds")
 async def elect_preferred(
     session: Session,
     options: MutationOptions,
@@ -67,7 +67,7 @@ async def elect_preferred(
 
 
 @app.command(epilog=help_epilog("tidelog leaders move sea/3=2 sea/4=1", json=_JSON))
-@shared_options("dry_run", "requested_by", "timeout")
+@shared_options("dry_run", "requested_by", "timeout_seconds")
 async def move(
     session: Session,
     options: MutationOptions,

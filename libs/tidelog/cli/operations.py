@@ -107,7 +107,7 @@ def operations() -> None:
         json=f"a list; of each: {OPERATION_FIELDS}",
     ),
 )
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def list_(
     session: Session,
     options: MutationOptions,
@@ -139,7 +139,7 @@ async def list_(
         json=OPERATION_FIELDS,
     )
 )
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def describe(
     session: Session, options: MutationOptions, operation_id: OperationArgument
 ) -> None:
@@ -162,7 +162,7 @@ async def describe(
         "bytes_to_copy, bytes_copied (null: nothing is copied, or no leader has reported it).",
     )
 )
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def moves(
     session: Session,
     options: MutationOptions,
@@ -232,7 +232,7 @@ async def watch(
         ),
     )
 )
-@shared_options("dry_run", "yes", "watch", "requested_by", "expected_revision", "timeout")
+@shared_options("dry_run", "yes", "watch", "requested_by", "expected_revision", "timeout_seconds")
 async def cancel(
     session: Session, options: MutationOptions, operation_id: RunningOperationArgument
 ) -> ExitStatus:

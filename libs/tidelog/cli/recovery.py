@@ -53,7 +53,7 @@ _RECOVERY = (
         json=f"a list; of each: {_RECOVERY}.",
     )
 )
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def describe(
     session: Session,
     options: MutationOptions,
@@ -97,7 +97,7 @@ async def describe(
         f"described [{_RECOVERY}], trace_id (null in a dry run).",
     )
 )
-@shared_options("dry_run", "yes", "requested_by", "timeout")
+@shared_options("dry_run", "yes", "requested_by", "timeout_seconds")
 async def choose(
     session: Session,
     options: MutationOptions,

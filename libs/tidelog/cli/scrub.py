@@ -22,7 +22,7 @@ SCRUB_EPILOG = help_epilog(
 )
 
 
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def scrub(
     session: Session,
     options: MutationOptions,

@@ -28,7 +28,7 @@ app = typer.Typer(
         json="bytes_per_second (null: no limit), revision (0: never set).",
     )
 )
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def describe(session: Session, options: MutationOptions) -> None:
     """Show the limit on the bandwidth of moves.
 
@@ -52,7 +52,7 @@ async def describe(session: Session, options: MutationOptions) -> None:
         "trace_id (null in a dry run).",
     ),
 )
-@shared_options("dry_run", "requested_by", "expected_revision", "timeout")
+@shared_options("dry_run", "requested_by", "expected_revision", "timeout_seconds")
 async def set_(
     session: Session,
     options: MutationOptions,

@@ -41,7 +41,7 @@ REMOVE_JSON = (
 )
 
 
-@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout_seconds")
 async def alter_config(
     session: Session,
     options: MutationOptions,
@@ -99,7 +99,7 @@ async def alter_config(
     return ExitStatus.DONE
 
 
-@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout_seconds")
 async def add_partitions(
     session: Session,
     options: MutationOptions,
@@ -164,7 +164,7 @@ async def add_partitions(
     return ExitStatus.DONE
 
 
-@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout_seconds")
 async def remove_partitions(
     session: Session,
     options: MutationOptions,

@@ -47,7 +47,7 @@ class NewTopic:
     assignment: Sequence[tuple[int, ...]] = ()
 
 
-@shared_options("dry_run", "operation_id", "requested_by", "timeout")
+@shared_options("dry_run", "operation_id", "requested_by", "timeout_seconds")
 async def create(
     session: Session,
     options: MutationOptions,

@@ -22,7 +22,7 @@ DELETE_JSON = (
 )
 
 
-@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout_seconds")
 async def delete(session: Session, options: MutationOptions, name: TopicArgument) -> ExitStatus:
     """Delete a topic with all its records. Asks for its name first, on a terminal."""
     async with await options.admin(session) as admin:

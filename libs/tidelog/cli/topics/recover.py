@@ -31,7 +31,7 @@ RECOVER_JSON = (
 )
 
 
-@shared_options("dry_run", "yes", "requested_by", "timeout")
+@shared_options("dry_run", "yes", "requested_by", "timeout_seconds")
 async def recover(
     session: Session,
     options: MutationOptions,

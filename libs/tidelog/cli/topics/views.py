@@ -36,7 +36,7 @@ CONFIG_JSON = (
 )
 
 
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def list_(
     session: Session,
     options: MutationOptions,
@@ -82,7 +82,7 @@ async def list_(
         )
 
 
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def describe(
     session: Session,
     options: MutationOptions,
@@ -118,7 +118,7 @@ async def describe(
         _show(topic)
 
 
-@shared_options("timeout")
+@shared_options("timeout_seconds")
 async def config(
     session: Session,
     options: MutationOptions,
