@@ -420,7 +420,7 @@ class FakeCluster:
     def app(self, **settings: Any) -> FastAPI:
         dependencies = Dependencies(
             cast(Admin, self.admin),
-            self.explains,
+            self.explains.explain,
             self.states,
             self.clock,
             random.Random(1),
