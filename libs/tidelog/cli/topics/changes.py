@@ -67,14 +67,8 @@ async def alter_config(
     if not settings and not unset:
         raise UsageError("nothing is to be set or unset; give --set KEY=VALUE or --unset KEY")
     async with await options.admin(session) as admin:
-        altered = await admin.alter_topic_config(
-            name,
-            settings,
-            unset or (),
-            options.timeout_ms,
-            expected_revision=options.expected_revision,
-            dry_run=True,
-        )
+        alter = partial(admin.alter_topic_config, name, settings, unset or (), options.timeout_ms)
+        altered = await alter(expected_revision=options.expected_revision, dry_run=True)
         trace = None
         if altered.changes and not options.dry_run:
             risks = list(dangers(altered.changes))
@@ -83,13 +77,7 @@ async def alter_config(
             if risks and not options.yes and not confirms([*_change_lines(altered), *risks]):
                 return declined(session, "Nothing was changed.")
             with traced_change(admin) as trace:
-                altered = await admin.alter_topic_config(
-                    name,
-                    settings,
-                    unset or (),
-                    options.timeout_ms,
-                    expected_revision=altered.revision,
-                )
+                altered = await alter(expected_revision=altered.revision)
     if session.as_json:
         head = {"dry_run": options.dry_run, "topic": name}
         write_json(head | asdict(altered) | {"trace_id": trace})
@@ -126,13 +114,9 @@ async def add_partitions(
     """
     placed = parse_assignment(assignment) if assignment is not None else []
     async with await options.admin(session) as admin:
-        resized = await admin.add_partitions(
-            name,
-            partitions,
-            options.timeout_ms,
-            assignment=placed,
-            expected_revision=options.expected_revision,
-            dry_run=True,
+        add = partial(admin.add_partitions, name, partitions, options.timeout_ms)
+        resized = await add(
+            assignment=placed, expected_revision=options.expected_revision, dry_run=True
         )
         danger = f"topic {name!r} would get partitions that can only be removed with their records"
         check_can_confirm(session, options, danger)
@@ -149,14 +133,9 @@ async def add_partitions(
                 return declined(session, "Nothing was added.")
             fits = len(resized.assignment) <= MAX_ASSIGNED_PARTITIONS
             with traced_change(admin) as trace:
-                resized = await admin.add_partitions(
-                    name,
-                    partitions,
-                    options.timeout_ms,
-                    # Exactly as planned, whichever brokers join in the meantime.
-                    assignment=resized.assignment if fits else placed,
-                    expected_revision=resized.revision,
-                )
+                # Exactly as planned, whichever brokers join in the meantime.
+                exact = resized.assignment if fits else placed
+                resized = await add(assignment=exact, expected_revision=resized.revision)
     counts = {"added": resized.partitions, "assignment": resized.assignment}
     if _report_resized(session, options, name, partitions, resized, trace, counts):
         _show_added(name, partitions, resized, dry_run=options.dry_run)
@@ -179,13 +158,8 @@ async def remove_partitions(
     Records with a key go to other partitions than before.
     """
     async with await options.admin(session) as admin:
-        resized = await admin.remove_partitions(
-            name,
-            partitions,
-            options.timeout_ms,
-            expected_revision=options.expected_revision,
-            dry_run=True,
-        )
+        remove = partial(admin.remove_partitions, name, partitions, options.timeout_ms)
+        resized = await remove(expected_revision=options.expected_revision, dry_run=True)
         danger = f"partitions of topic {name!r} and their records would be deleted for good"
         check_can_confirm(session, options, danger)
         trace = None
@@ -196,13 +170,7 @@ async def remove_partitions(
             if resized.partitions and not options.yes and not confirms_by_name([shown], name):
                 return declined(session, "Nothing was removed.")
             with traced_change(admin) as trace:
-                resized = await admin.remove_partitions(
-                    name,
-                    partitions,
-                    options.timeout_ms,
-                    confirm_topic=name,
-                    expected_revision=resized.revision,
-                )
+                resized = await remove(confirm_topic=name, expected_revision=resized.revision)
     counts = {"removed": resized.partitions, "brokers": resized.brokers}
     if _report_resized(session, options, name, partitions, resized, trace, counts):
         if options.dry_run:
