@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from tidelog.cli.completion import OperationArgument, RunningOperationArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.operating.beginning import follow_to_end, in_doubt, run_operation
 from tidelog.cli.operating.consent import check_can_confirm, confirms, declined, notes_on_terminal
-from tidelog.cli.operating.documents import operation_document, plan_document, progress_document
+from tidelog.cli.operating.documents import plan_document, progress_document
 from tidelog.cli.operating.help_epilog import (
     BEGUN_FIELDS,
     OPERATION_FIELDS,
@@ -124,7 +125,7 @@ async def list_(
     async with await options.admin(session) as admin:
         found = await admin.list_operations(state or (), kind or ())
     if session.as_json:
-        write_json([operation_document(operation) for operation in found])
+        write_json([asdict(operation) for operation in found])
     elif not found:
         write_note("There are no such operations.")
     else:
@@ -147,7 +148,7 @@ async def describe(
     async with await options.admin(session) as admin:
         operation = await admin.describe_operation(operation_id)
     if session.as_json:
-        write_json(operation_document(operation))
+        write_json(asdict(operation))
         return
     for line in operation_lines(operation, now_ms()):
         write_line(line)
@@ -264,8 +265,7 @@ async def cancel(
         if options.watch and not operation.has_ended:
             operation, status = await follow_to_end(session, admin, operation_id, "cancelled")
     if session.as_json:
-        document = operation_document(operation)
-        write_json({"dry_run": False, "operation": document, "plan": None})
+        write_json({"dry_run": False, "operation": asdict(operation), "plan": None})
     else:
         progress = progress_text(operation.progress)
         write_line(f"Operation {operation_id} is {state_text(operation)}; {progress}.")
