@@ -62,7 +62,7 @@ async def list_(
         if contains in topic.name and not (unwell and str(HealthCounts.of([topic])) == SOUND)
     ]
     if session.as_json:
-        write_json([_summary(topic) for topic in topics])
+        write_json([_head(topic) | asdict(HealthCounts.of([topic])) for topic in topics])
     elif every and not topics:
         write_note("There are no such topics.")
     elif not topics:
@@ -157,23 +157,18 @@ async def config(
     write_table(("key", "value", "which is", "default", "meaning"), rows)
 
 
-def _summary(topic: TopicDescription) -> dict[str, object]:
+def _head(topic: TopicDescription) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,
         "replication_factor": topic.replication_factor,
         "config": dict(topic.config),
-        **asdict(HealthCounts.of([topic])),
     }
 
 
 def _document(topic: TopicDescription) -> dict[str, Any]:
     """A missing leader or unclean election is null."""
-    return {
-        "topic": topic.name,
-        "topic_id": topic.topic_id,
-        "replication_factor": topic.replication_factor,
-        "config": dict(topic.config),
+    return _head(topic) | {
         "partitions": [
             asdict(partition)
             | {
