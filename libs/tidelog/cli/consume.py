@@ -15,7 +15,7 @@ from tidelog.cli.exit_status import ExitStatus, TimedOutError
 from tidelog.cli.operating.options import session_command
 from tidelog.cli.positions import AtOffset, AtTime, Position, parse_position
 from tidelog.cli.record_format import RecordFormat, format_records
-from tidelog.cli.session import Session, seconds_option, separator_from
+from tidelog.cli.session import Session, key_separator_option, seconds_option, separator_from
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import MAX_INT32, OffsetPosition, OnDamage, Record, TopicPartition
 
@@ -66,12 +66,7 @@ _TimeoutOption = Annotated[
 ]
 _KeySeparatorOption = Annotated[
     str | None,
-    typer.Option(
-        "--key-separator",
-        "-k",
-        show_default=False,
-        help="Print each record's key and this before its value; \\t is a tab.",
-    ),
+    key_separator_option("Print each record's key and this before its value; \\t is a tab."),
 ]
 _PartitionsOption = Annotated[
     list[int] | None,

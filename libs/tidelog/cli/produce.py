@@ -16,7 +16,7 @@ from tidelog.cli.lines import Line, LineSplitter
 from tidelog.cli.operating.options import session_command
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
-from tidelog.cli.session import Session, seconds_option, separator_from
+from tidelog.cli.session import Session, key_separator_option, seconds_option, separator_from
 from tidelog.errors import unknown_partition
 from tidelog.model import MAX_INT32, Acks, Codec
 from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
@@ -72,12 +72,7 @@ _TimeoutOption = Annotated[
 ]
 _KeySeparatorOption = Annotated[
     str | None,
-    typer.Option(
-        "--key-separator",
-        "-k",
-        show_default=False,
-        help="The part of a line before this is the key; \\t is a tab.",
-    ),
+    key_separator_option("The part of a line before this is the key; \\t is a tab."),
 ]
 _ProducerNameOption = Annotated[
     str | None,
