@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Response
 
 from tidelog.admin_messages import RestartFinding as Finding
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
+from tidelog.inspection.model import ServiceState, StateRequest
+from tidelog.inspection.replica_reports import known
 from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, accepted_answer
 from tidelog_admin_api.bodies.broker_bodies import (
     BrokerPage,
@@ -81,13 +82,9 @@ def _process(reported: ServiceState) -> BrokerProcess:
         version=reported.version,
         started_at_ms=reported.started_at_ms,
         starting=broker.is_starting,
-        disk_free_bytes=_known(broker.disk_free_bytes),
-        move_bytes_per_second=_known(broker.move_bytes_per_second),
+        disk_free_bytes=known(broker.disk_free_bytes),
+        move_bytes_per_second=known(broker.move_bytes_per_second),
     )
-
-
-def _known(value: int) -> int | None:
-    return None if value == NOT_KNOWN else value
 
 
 @router.get("/{broker_id}/restart-check", responses=READ_PROBLEMS)
