@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -287,6 +288,14 @@ class FakeAdmin(FakeOperations):
     ) -> list[TopicDetails]:
         self.record("topic_details", topics, internal=internal, with_partitions=with_partitions)
         return [self.details]
+
+    async def default_replication_factor(self, topic: str, operation_id: str = "") -> int:
+        rule = inspect.unwrap(Admin.default_replication_factor)
+        factor: int = await rule(cast(Admin, self), topic, operation_id)
+        return factor
+
+    async def _describe(self, *_: object) -> ClusterDescription:
+        return await self.describe_cluster()
 
     async def create_topic(
         self,
