@@ -62,30 +62,13 @@ if TYPE_CHECKING:
 
 MAX_INTERVAL_SECONDS = 3_600.0
 
-
-class OperationState(enum.StrEnum):
-    RUNNING = "running"
-    CANCELLING = "cancelling"
-    DONE = "done"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-
-class OperationKind(enum.StrEnum):
-    REASSIGNMENT = "reassignment"
-    REBALANCE = "rebalance"
-    BROKERS_ADD = "brokers_add"
-    BROKERS_REMOVE = "brokers_remove"
-    SET_REPLICATION_FACTOR = "set_replication_factor"
-    REVERSAL = "reversal"
-
-
-class MoveState(enum.StrEnum):
-    WAITING = "waiting"
-    ACTIVE = "active"
-    DONE = "done"
-    DROPPED = "dropped"
-
+# Choices of options; the values are the names in lower case.
+OperationState = enum.StrEnum("OperationState", "RUNNING CANCELLING DONE CANCELLED FAILED")
+OperationKind = enum.StrEnum(
+    "OperationKind",
+    "REASSIGNMENT REBALANCE BROKERS_ADD BROKERS_REMOVE SET_REPLICATION_FACTOR REVERSAL",
+)
+MoveState = enum.StrEnum("MoveState", "WAITING ACTIVE DONE DROPPED")
 
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 
