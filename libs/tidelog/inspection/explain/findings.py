@@ -58,20 +58,16 @@ def explain(observed: Observation) -> tuple[Finding, ...]:
     seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
     following = root_causes.following(seen)
     found = [*_roots(view, following, scope), *_groups(seen)]
-    of_topics = (
+    of_parts = (
         *rejections.rejected(view),
         *key_placements.partitioners_differ(view),
         *repairs.repaired(view),
+        *controllers.deletions(view),
+        *waiting_operations.waiting(view),
     )
-    found += [f for f in of_topics if _in_scope(f, scope)]
+    found += [f for f in of_parts if _in_scope(f, scope)]
     # The roots of findings are reported with them, in every scope.
     named = {*map(str, following), *(because for finding in found for because in finding.because)}
-    found += [
-        f
-        for f in (*controllers.deletions(view), *waiting_operations.waiting(view))
-        if _in_scope(f, scope)
-    ]
-    named |= {because for finding in found for because in finding.because}
     found += [
         f
         for f in controllers.unacknowledged(view, following)
