@@ -12,7 +12,7 @@ import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
-from tidelog.cli.operating.options import session_command
+from tidelog.cli.operating.options import shared_options
 from tidelog.cli.positions import AtOffset, AtTime, Position, parse_position
 from tidelog.cli.record_format import RecordFormat, format_records
 from tidelog.cli.session import Session, key_separator_option, seconds_option, separator_from
@@ -79,7 +79,7 @@ _MaxOption = Annotated[
 
 
 # Ctrl-C is the normal end of a command that follows a topic.
-@session_command(streams=True, when_interrupted=ExitStatus.DONE)
+@shared_options(streams=True, when_interrupted=ExitStatus.DONE)
 async def consume(
     session: Session,
     topic: TopicArgument,

@@ -12,7 +12,7 @@ import typer
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.connection import check_any_listens, no_service_answers
 from tidelog.cli.exit_status import ExitStatus, UsageError
-from tidelog.cli.operating.options import session_command
+from tidelog.cli.operating.options import shared_options
 from tidelog.cli.output import write_json, write_line
 from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
@@ -32,7 +32,7 @@ _INDENT = "    "
 _BROKER = "broker"
 
 
-@session_command()
+@shared_options()
 async def explain(
     session: Session,
     targets: Annotated[

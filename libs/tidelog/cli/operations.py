@@ -26,12 +26,7 @@ from tidelog.cli.operating.operation_view import (
     progress_text,
     state_text,
 )
-from tidelog.cli.operating.options import (
-    MutationOptions,
-    operation_options,
-    session_command,
-    shared_options,
-)
+from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.plan_view import MAX_MOVES_CONFIRMED, move_lines
 from tidelog.cli.operating.watching import (
     DEFAULT_INTERVAL_SECONDS,
@@ -50,10 +45,7 @@ from tidelog.cli.output import (
     write_note,
     write_table,
 )
-from tidelog.cli.session import (
-    Session,
-    seconds_option,
-)
+from tidelog.cli.session import Session, seconds_option
 from tidelog.errors import TidelogError
 from tidelog.phrases import plural
 
@@ -176,7 +168,7 @@ async def moves(
         json=f"a document a line, whenever something has changed: {OPERATION_FIELDS}",
     )
 )
-@session_command(streams=True)
+@shared_options(streams=True)
 async def watch(
     session: Session,
     operation_id: OperationArgument,

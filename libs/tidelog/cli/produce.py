@@ -13,7 +13,7 @@ import typer
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.lines import Line, LineSplitter
-from tidelog.cli.operating.options import session_command
+from tidelog.cli.operating.options import shared_options
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
 from tidelog.cli.session import Session, key_separator_option, seconds_option, separator_from
@@ -92,7 +92,7 @@ _IdempotenceOption = Annotated[
 ]
 
 
-@session_command()
+@shared_options()
 async def produce(
     session: Session,
     topic: TopicArgument,

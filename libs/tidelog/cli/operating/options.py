@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -134,12 +134,14 @@ class MutationOptions:
             )
 
 
-def shared_options(*names: str) -> Callable[[Callable[..., _Running]], Callable[..., None]]:
+def shared_options(
+    *names: str, streams: bool = False, when_interrupted: ExitStatus = ExitStatus.INTERRUPTED
+) -> Callable[[Callable[..., _Running]], Callable[..., None]]:
     """Turns a coroutine function into a command, with these fields of `MutationOptions` as options
-    after its own ones.
+    after its own ones, and those of the session after them.
 
-    The function takes a `Session`, `MutationOptions`, and its own parameters. It returns the exit
-    status; None means done.
+    The function takes a `Session`, `MutationOptions` if it has such options, and its own
+    parameters. It returns the exit status; None means done. `Session.run` describes the keywords.
     """
     types = get_type_hints(MutationOptions, include_extras=True)
     added = [
@@ -149,56 +151,28 @@ def shared_options(*names: str) -> Callable[[Callable[..., _Running]], Callable[
     ]
 
     def decorate(work: Callable[..., _Running]) -> Callable[..., None]:
-        def start(session: Session, values: dict[str, Any]) -> None:
+        @functools.wraps(work)
+        def run(context: typer.Context, **values: Any) -> None:
+            session = session_of(context, values.pop("bootstrap"), values.pop("as_json"))
             options = MutationOptions(**{name: values.pop(name) for name in names})
-            session.run(lambda: work(session, options, **values))
-
-        own = [*inspect.signature(work, eval_str=True).parameters.values()][2:]
-        return _command(work, [*own, *added], start)
-
-    return decorate
-
-
-def session_command(
-    *, streams: bool = False, when_interrupted: ExitStatus = ExitStatus.INTERRUPTED
-) -> Callable[[Callable[..., _Running]], Callable[..., None]]:
-    """Turns a coroutine function into a command without shared options. The function takes a
-    `Session` and its own parameters; see `Session.run`."""
-
-    def decorate(work: Callable[..., _Running]) -> Callable[..., None]:
-        def start(session: Session, values: dict[str, Any]) -> None:
+            shared = (session, options) if names else (session,)
             session.run(
-                lambda: work(session, **values), when_interrupted=when_interrupted, streams=streams
+                lambda: work(*shared, **values), when_interrupted=when_interrupted, streams=streams
             )
 
-        own = [*inspect.signature(work, eval_str=True).parameters.values()][1:]
-        return _command(work, own, start)
-
-    return decorate
-
-
-def _command(
-    work: Callable[..., _Running],
-    parameters: Iterable[inspect.Parameter],
-    start: Callable[[Session, dict[str, Any]], None],
-) -> Callable[..., None]:
-    """Returns a command with these parameters and those of the session, as typer reads them."""
-
-    @functools.wraps(work)
-    def run(context: typer.Context, **values: Any) -> None:
-        start(session_of(context, values.pop("bootstrap"), values.pop("as_json")), values)
-
-    signature = inspect.Signature(
-        [
+        own = [*inspect.signature(work, eval_str=True).parameters.values()][2 if names else 1 :]
+        parameters = [
             _parameter("context", typer.Context),
-            *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters),
+            *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+            *added,
             _parameter("bootstrap", BootstrapOption, None),
             _parameter("as_json", JsonOption, False),
         ]
-    )
-    run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
-    return run
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return decorate
 
 
 def _parameter(
