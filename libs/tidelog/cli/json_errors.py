@@ -8,11 +8,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from tidelog.cli.exit_status import (
-    ExitStatus,
-    NotConfirmedError,
-    status_of,
-)
+from tidelog.cli.exit_status import ExitStatus, NotConfirmedError, status_of
 from tidelog.cli.output import write_json
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 

@@ -10,11 +10,7 @@ import typer
 
 from tidelog.cli.completion import TopicArgument, complete_topic
 from tidelog.cli.exit_status import ExitStatus, UsageError
-from tidelog.cli.operating.beginning import (
-    note_pending,
-    run_operation,
-    traced_change,
-)
+from tidelog.cli.operating.beginning import note_pending, run_operation, traced_change
 from tidelog.cli.operating.consent import check_can_confirm, confirms, confirms_by_name, declined
 from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.targets import parse_assignment
