@@ -11,7 +11,7 @@ import typer
 
 from tidelog.cli.completion import BrokerArgument, BrokersArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus, status_of_results
-from tidelog.cli.operating.beginning import OperationSpec, run_operation, traced_change
+from tidelog.cli.operating.beginning import run_operation, traced_change
 from tidelog.cli.operating.documents import leader_document
 from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, ERROR_FIELDS, help_epilog
 from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
@@ -56,129 +56,12 @@ def brokers() -> None:
     "list",
     epilog=help_epilog("tidelog brokers list", json=f"a list; of each: {_DETAILS}."),
 )
-@shared_options("timeout")
-def list_(session: Session, options: MutationOptions) -> None:
+@shared_options("timeout_seconds")
+async def list_(session: Session, options: MutationOptions) -> None:
     """List all brokers.
 
     Lists brokers that are registered, hold replicas, are in maintenance or were removed.
     """
-    session.run(lambda: _list(session, options))
-
-
-@app.command(
-    epilog=help_epilog(
-        "tidelog brokers describe 3",
-        json=f"{_DETAILS}, partitions [topic, partition, role (leader, follower), in_sync, "
-        "move (null, adding, leaving)].",
-    )
-)
-@shared_options("timeout")
-def describe(session: Session, options: MutationOptions, broker_id: BrokerArgument) -> None:
-    """Show a broker and the replicas that it holds."""
-    session.run(lambda: _describe(session, options, broker_id))
-
-
-app.command("scrub", epilog=SCRUB_EPILOG)(scrub)
-
-
-@app.command(
-    epilog=help_epilog(
-        "tidelog brokers add 4 5 --dry-run",
-        "tidelog brokers add 4 5 --operation-id grow --yes --watch",
-        json=BEGUN_FIELDS,
-    )
-)
-@operation_options
-def add(session: Session, options: MutationOptions, broker_ids: BrokersArgument) -> None:
-    """Give brokers their share of the replicas.
-
-    Moves as few replicas as possible that balance replicas and leaders. A broker that was only
-    started gets no replicas of existing partitions until it is added. A broker that was removed
-    receives replicas again after it is added. Shows the plan and asks for confirmation.
-    """
-    spec = OperationSpec(
-        lambda admin: partial(admin.add_brokers, broker_ids),
-        f"partitions would be moved to {_named(broker_ids)}",
-    )
-    session.run(lambda: run_operation(session, options, spec))
-
-
-@app.command(
-    epilog=help_epilog(
-        "tidelog brokers remove 4 --dry-run",
-        "tidelog brokers remove 4 --operation-id shrink --yes --watch",
-        json=BEGUN_FIELDS,
-    )
-)
-@operation_options
-def remove(session: Session, options: MutationOptions, broker_ids: BrokersArgument) -> None:
-    """Move everything off brokers, including dead ones.
-
-    The brokers get no new replicas until they are added again. When the operation is done, they may
-    be stopped for good. Replicas of a dead broker are copied to other brokers from the remaining
-    replicas. Rejected if the other brokers could not keep a topic's replication factor. Shows the
-    plan and asks for confirmation.
-    """
-    spec = OperationSpec(
-        lambda admin: partial(admin.remove_brokers, broker_ids),
-        f"everything would be moved off {_named(broker_ids)}",
-    )
-    session.run(lambda: run_operation(session, options, spec))
-
-
-@app.command(
-    epilog=help_epilog(
-        "tidelog brokers maintenance 3 --dry-run",
-        "tidelog brokers maintenance 3",
-        "tidelog brokers maintenance 3 --off",
-        json=f"dry_run, broker_ids, maintenance, leaders {_LEADERS}, leaders_kept, trace_id "
-        "(null in a dry run).",
-    )
-)
-@shared_options("dry_run", "requested_by", "timeout")
-def maintenance(
-    session: Session,
-    options: MutationOptions,
-    broker_ids: BrokersArgument,
-    on: Annotated[bool, typer.Option("--on/--off", help="Begin or end maintenance.")] = True,
-) -> None:
-    """Begin or end maintenance of brokers: move their leaders to other brokers.
-
-    A broker in maintenance keeps its replicas and leads only what no other replica can lead.
-    Clients follow the new leaders automatically.
-
-    Leadership returns to preferred replicas by itself: every leader_balance_interval_ms
-    (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
-    leaderships that prefer it, unless leader_balance is false. After --off, leaders
-    elect-preferred does it at once.
-    """
-    session.run(lambda: _maintain(session, options, broker_ids, on=on))
-
-
-@app.command(
-    "check-restart",
-    epilog=help_epilog(
-        "tidelog brokers check-restart 3 && systemctl restart tidelog-broker@3",
-        json="broker_id, safe, unavailable, under_min_isr, last_replica, leader_moves, findings "
-        "[topic, partition, effect (unavailable, under_min_isr, last_replica, leader_moves), "
-        "reason].",
-    ),
-)
-@shared_options("timeout")
-def check_restart(session: Session, options: MutationOptions, broker_id: BrokerArgument) -> None:
-    """Report what stopping a broker now would do. Exit status 0: it can be stopped.
-
-    It cannot be stopped if a partition would become unavailable, or would fall below its min ISR,
-    so that writes with acks=all would be rejected until the broker is back.
-    """
-    session.run(lambda: _check_restart(session, options, broker_id))
-
-
-def _named(broker_ids: list[int]) -> str:
-    return f"{'broker' if len(broker_ids) == 1 else 'brokers'} {ids_text(broker_ids)}"
-
-
-async def _list(session: Session, options: MutationOptions) -> None:
     async with await options.admin(session) as admin:
         brokers = await admin.describe_brokers()
     if session.as_json:
@@ -205,16 +88,16 @@ async def _list(session: Session, options: MutationOptions) -> None:
     )
 
 
-def status_text(broker: BrokerDetails) -> str:
-    marks = (
-        ("maintenance", broker.maintenance),
-        ("removed", broker.removed),
-        ("not added", broker.not_added),
+@app.command(
+    epilog=help_epilog(
+        "tidelog brokers describe 3",
+        json=f"{_DETAILS}, partitions [topic, partition, role (leader, follower), in_sync, "
+        "move (null, adding, leaving)].",
     )
-    return ", ".join((broker.status, *(mark for mark, is_marked in marks if is_marked)))
-
-
-async def _describe(session: Session, options: MutationOptions, broker_id: int) -> None:
+)
+@shared_options("timeout_seconds")
+async def describe(session: Session, options: MutationOptions, broker_id: BrokerArgument) -> None:
+    """Show a broker and the replicas that it holds."""
     async with await options.admin(session) as admin:
         (broker,) = await admin.describe_brokers([broker_id])
         topics = await admin.list_topics(internal=True)
@@ -248,28 +131,86 @@ async def _describe(session: Session, options: MutationOptions, broker_id: int) 
         write_table(("partition", "role", "in sync", "move"), rows)
 
 
-def _held(topics: list[TopicDescription], broker_id: int) -> Iterator[dict[str, Any]]:
-    for topic in topics:
-        for partition in topic.partitions:
-            if broker_id in partition.replicas:
-                yield {
-                    "topic": topic.name,
-                    "partition": partition.partition,
-                    "role": "leader" if partition.leader == broker_id else "follower",
-                    "in_sync": broker_id in partition.isr,
-                    "move": _move_of(partition, broker_id),
-                }
+app.command("scrub", epilog=SCRUB_EPILOG)(scrub)
 
 
-def _move_of(partition: PartitionDescription, broker_id: int) -> str | None:
-    if broker_id in partition.adding_replicas:
-        return "adding"
-    return "leaving" if broker_id in partition.leaving_replicas else None
-
-
-async def _maintain(
-    session: Session, options: MutationOptions, broker_ids: list[int], *, on: bool
+@app.command(
+    epilog=help_epilog(
+        "tidelog brokers add 4 5 --dry-run",
+        "tidelog brokers add 4 5 --operation-id grow --yes --watch",
+        json=BEGUN_FIELDS,
+    )
+)
+@operation_options
+async def add(
+    session: Session, options: MutationOptions, broker_ids: BrokersArgument
 ) -> ExitStatus:
+    """Give brokers their share of the replicas.
+
+    Moves as few replicas as possible that balance replicas and leaders. A broker that was only
+    started gets no replicas of existing partitions until it is added. A broker that was removed
+    receives replicas again after it is added. Shows the plan and asks for confirmation.
+    """
+    return await run_operation(
+        session,
+        options,
+        lambda admin: partial(admin.add_brokers, broker_ids),
+        danger=f"partitions would be moved to {_named(broker_ids)}",
+    )
+
+
+@app.command(
+    epilog=help_epilog(
+        "tidelog brokers remove 4 --dry-run",
+        "tidelog brokers remove 4 --operation-id shrink --yes --watch",
+        json=BEGUN_FIELDS,
+    )
+)
+@operation_options
+async def remove(
+    session: Session, options: MutationOptions, broker_ids: BrokersArgument
+) -> ExitStatus:
+    """Move everything off brokers, including dead ones.
+
+    The brokers get no new replicas until they are added again. When the operation is done, they may
+    be stopped for good. Replicas of a dead broker are copied to other brokers from the remaining
+    replicas. Rejected if the other brokers could not keep a topic's replication factor. Shows the
+    plan and asks for confirmation.
+    """
+    return await run_operation(
+        session,
+        options,
+        lambda admin: partial(admin.remove_brokers, broker_ids),
+        danger=f"everything would be moved off {_named(broker_ids)}",
+    )
+
+
+@app.command(
+    epilog=help_epilog(
+        "tidelog brokers maintenance 3 --dry-run",
+        "tidelog brokers maintenance 3",
+        "tidelog brokers maintenance 3 --off",
+        json=f"dry_run, broker_ids, maintenance, leaders {_LEADERS}, leaders_kept, trace_id "
+        "(null in a dry run).",
+    )
+)
+@shared_options("dry_run", "requested_by", "timeout_seconds")
+async def maintenance(
+    session: Session,
+    options: MutationOptions,
+    broker_ids: BrokersArgument,
+    on: Annotated[bool, typer.Option("--on/--off", help="Begin or end maintenance.")] = True,
+) -> ExitStatus:
+    """Begin or end maintenance of brokers: move their leaders to other brokers.
+
+    A broker in maintenance keeps its replicas and leads only what no other replica can lead.
+    Clients follow the new leaders automatically.
+
+    Leadership returns to preferred replicas by itself: every leader_balance_interval_ms
+    (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
+    leaderships that prefer it, unless leader_balance is false. After --off, leaders
+    elect-preferred does it at once.
+    """
     async with await options.admin(session) as admin:
         with traced_change(admin) as trace_id:
             changes, kept = await admin.set_maintenance(
@@ -293,6 +234,72 @@ async def _maintain(
     return status_of_results(change.error for change in changes)
 
 
+@app.command(
+    "check-restart",
+    epilog=help_epilog(
+        "tidelog brokers check-restart 3 && systemctl restart tidelog-broker@3",
+        json="broker_id, safe, unavailable, under_min_isr, last_replica, leader_moves, findings "
+        "[topic, partition, effect (unavailable, under_min_isr, last_replica, leader_moves), "
+        "reason].",
+    ),
+)
+@shared_options("timeout_seconds")
+async def check_restart(
+    session: Session, options: MutationOptions, broker_id: BrokerArgument
+) -> ExitStatus:
+    """Report what stopping a broker now would do. Exit status 0: it can be stopped.
+
+    It cannot be stopped if a partition would become unavailable, or would fall below its min ISR,
+    so that writes with acks=all would be rejected until the broker is back.
+    """
+    async with await options.admin(session) as admin:
+        check = await admin.check_restart(broker_id)
+    if session.as_json:
+        write_json({"broker_id": broker_id} | asdict(check))
+    else:
+        write_line(_verdict(broker_id, check))
+        if check.findings:
+            write_line()
+            rows = [
+                (f"{found.topic}/{found.partition}", found.effect.replace("_", " "), found.reason)
+                for found in check.findings
+            ]
+            write_table(("partition", "effect", "reason"), rows)
+    return ExitStatus.DONE if check.safe else ExitStatus.FAILED
+
+
+def _named(broker_ids: list[int]) -> str:
+    return f"{'broker' if len(broker_ids) == 1 else 'brokers'} {ids_text(broker_ids)}"
+
+
+def status_text(broker: BrokerDetails) -> str:
+    marks = (
+        ("maintenance", broker.maintenance),
+        ("removed", broker.removed),
+        ("not added", broker.not_added),
+    )
+    return ", ".join((broker.status, *(mark for mark, is_marked in marks if is_marked)))
+
+
+def _held(topics: list[TopicDescription], broker_id: int) -> Iterator[dict[str, Any]]:
+    for topic in topics:
+        for partition in topic.partitions:
+            if broker_id in partition.replicas:
+                yield {
+                    "topic": topic.name,
+                    "partition": partition.partition,
+                    "role": "leader" if partition.leader == broker_id else "follower",
+                    "in_sync": broker_id in partition.isr,
+                    "move": _move_of(partition, broker_id),
+                }
+
+
+def _move_of(partition: PartitionDescription, broker_id: int) -> str | None:
+    if broker_id in partition.adding_replicas:
+        return "adding"
+    return "leaving" if broker_id in partition.leaving_replicas else None
+
+
 def _show_maintenance(
     options: MutationOptions, broker_ids: list[int], moved: int, kept: int, *, on: bool
 ) -> None:
@@ -309,23 +316,6 @@ def _show_maintenance(
         )
     if options.dry_run:
         write_note("This is a dry run: nothing was changed.")
-
-
-async def _check_restart(session: Session, options: MutationOptions, broker_id: int) -> ExitStatus:
-    async with await options.admin(session) as admin:
-        check = await admin.check_restart(broker_id)
-    if session.as_json:
-        write_json({"broker_id": broker_id} | asdict(check))
-    else:
-        write_line(_verdict(broker_id, check))
-        if check.findings:
-            write_line()
-            rows = [
-                (f"{found.topic}/{found.partition}", found.effect.replace("_", " "), found.reason)
-                for found in check.findings
-            ]
-            write_table(("partition", "effect", "reason"), rows)
-    return ExitStatus.DONE if check.safe else ExitStatus.FAILED
 
 
 def _verdict(broker_id: int, check: RestartCheck) -> str:

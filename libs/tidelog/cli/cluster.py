@@ -43,13 +43,9 @@ def cluster() -> None:
         "without_leader, below_min_isr, under_replicated.",
     )
 )
-@shared_options("timeout")
-def describe(session: Session, options: MutationOptions) -> None:
+@shared_options("timeout_seconds")
+async def describe(session: Session, options: MutationOptions) -> None:
     """Show the brokers, controllers and gateways, and how many partitions are unhealthy."""
-    session.run(lambda: _describe(session, options))
-
-
-async def _describe(session: Session, options: MutationOptions) -> None:
     from tidelog.client.departed_brokers import describe_with_departed_brokers
 
     async with options.broker_admin(session) as admin:

@@ -100,21 +100,15 @@ def _broker_argument(help_text: str) -> Any:
     )
 
 
+def _operation_argument(complete: Callable[[typer.Context, str], _Names]) -> Any:
+    return typer.Argument(metavar="OPERATION", help="Id of the operation.", autocompletion=complete)
+
+
 TopicArgument = Annotated[
     str,
     typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topic),
 ]
 BrokerArgument = Annotated[int, _broker_argument("Id of the broker.")]
 BrokersArgument = Annotated[list[int], _broker_argument("Ids of the brokers.")]
-OperationArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="OPERATION", help="Id of the operation.", autocompletion=complete_operation
-    ),
-]
-RunningOperationArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="OPERATION", help="Id of the operation.", autocompletion=complete_running_operation
-    ),
-]
+OperationArgument = Annotated[str, _operation_argument(complete_operation)]
+RunningOperationArgument = Annotated[str, _operation_argument(complete_running_operation)]

@@ -12,16 +12,10 @@ import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
+from tidelog.cli.operating.options import shared_options
 from tidelog.cli.positions import AtOffset, AtTime, Position, parse_position
 from tidelog.cli.record_format import RecordFormat, format_records
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    seconds_option,
-    separator_from,
-    session_of,
-)
+from tidelog.cli.session import Session, key_separator_option, seconds_option, separator_from
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import MAX_INT32, OffsetPosition, OnDamage, Record, TopicPartition
 
@@ -72,12 +66,7 @@ _TimeoutOption = Annotated[
 ]
 _KeySeparatorOption = Annotated[
     str | None,
-    typer.Option(
-        "--key-separator",
-        "-k",
-        show_default=False,
-        help="Print each record's key and this before its value; \\t is a tab.",
-    ),
+    key_separator_option("Print each record's key and this before its value; \\t is a tab."),
 ]
 _PartitionsOption = Annotated[
     list[int] | None,
@@ -89,8 +78,10 @@ _MaxOption = Annotated[
 ]
 
 
-def consume(
-    context: typer.Context,
+# Ctrl-C is the normal end of a command that follows a topic.
+@shared_options(streams=True, when_interrupted=ExitStatus.DONE)
+async def consume(
+    session: Session,
     topic: TopicArgument,
     partition: _PartitionsOption = None,
     start: _FromOption = "beginning",
@@ -109,14 +100,11 @@ def consume(
         ),
     ] = OnDamage.RAISE,
     timeout: _TimeoutOption = 30.0,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Print the existing records of a topic; with --follow also new ones.
 
     Example: tidelog consume sea --from -5m --json
     """
-    session = session_of(context, bootstrap, as_json)
     try:
         position = parse_position(start, time.time_ns() // 1_000_000)
     except ValueError as error:
@@ -132,8 +120,7 @@ def consume(
         round(timeout * 1000),
         on_damage,
     )
-    # Ctrl-C is the normal end of a command that follows a topic.
-    session.run(lambda: _consume(session, request), when_interrupted=ExitStatus.DONE, streams=True)
+    await _consume(session, request)
 
 
 async def _consume(session: Session, request: ConsumeRequest) -> None:

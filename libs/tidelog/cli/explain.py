@@ -12,14 +12,9 @@ import typer
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.connection import check_any_listens, no_service_answers
 from tidelog.cli.exit_status import ExitStatus, UsageError
+from tidelog.cli.operating.options import shared_options
 from tidelog.cli.output import write_json, write_line
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    ending_with_a_status,
-    session_of,
-)
+from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import LEAST_ANSWER_MS
 from tidelog.model import MAX_INT32
@@ -37,8 +32,9 @@ _INDENT = "    "
 _BROKER = "broker"
 
 
-def explain(
-    context: typer.Context,
+@shared_options()
+async def explain(
+    session: Session,
     targets: Annotated[
         list[str] | None,
         typer.Argument(
@@ -69,9 +65,7 @@ def explain(
             f"{MAX_TIMEOUT_SECONDS:g}; a healthy one may need the minimum.",
         ),
     ] = 2.0,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> ExitStatus:
     """Report current problems, their causes and the next steps. Exit status 0: there are none.
 
     Queries all services, and names those that do not answer. It works without a controller, without
@@ -81,11 +75,14 @@ def explain(
 
     Example: tidelog explain broker 2
     """
-    session = session_of(context, bootstrap, as_json)
-    with ending_with_a_status(as_json=session.as_json):
-        scope = parse_scope(targets or [], broker)
-        timeout_ms = answer_time_ms(timeout)
-    session.run(lambda: _explain(session, scope, timeout_ms))
+    scope = parse_scope(targets or [], broker)
+    explained = await _explained(session, scope, answer_time_ms(timeout))
+    if session.as_json:
+        write_json(document(explained))
+    else:
+        for line in lines(explained, scope):
+            write_line(line)
+    return ExitStatus.DONE if is_well(explained) else ExitStatus.FAILED
 
 
 def answer_time_ms(timeout_seconds: float) -> int:
@@ -138,13 +135,13 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
     return Scope(topic, partition, broker)
 
 
-async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatus:
+async def _explained(session: Session, scope: Scope, timeout_ms: int) -> Explanation:
     from tidelog.client.cluster_explainer import NoServiceAnswersError
     from tidelog.client.explain_requests import explain_cluster
     from tidelog.inspection.explain import Listening
 
     try:
-        explained = await explain_cluster(
+        return await explain_cluster(
             session.service_addresses(), scope, timeout_ms, known=session.known_services()
         )
     except TidelogError as error:
@@ -155,12 +152,6 @@ async def _explain(session: Session, scope: Scope, timeout_ms: int) -> ExitStatu
         await check_any_listens(session.found_bootstrap(), only_foreign=True)
         paused = any(service.listening is Listening.ACCEPTS for service in error.silent)
         raise no_service_answers(error.reason, paused=paused) from error
-    if session.as_json:
-        write_json(document(explained))
-    else:
-        for line in lines(explained, scope):
-            write_line(line)
-    return ExitStatus.FAILED if not is_well(explained) else ExitStatus.DONE
 
 
 def is_well(explained: Explanation) -> bool:

@@ -8,21 +8,20 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from tidelog.cli.exit_status import (
-    ExitStatus,
-    NotConfirmedError,
-    TimedOutError,
-    UsageError,
-    status_of,
-)
+from tidelog.cli.exit_status import ExitStatus, NotConfirmedError, status_of
 from tidelog.cli.output import write_json
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 
 # The base class of the parser's errors; `BadParameter` is one kind of them.
 ParserError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
-# Codes of errors that are not the cluster's: it was not reached, or something else failed.
-UNREACHABLE = "UNREACHABLE"
-OS_ERROR = "OS_ERROR"
+# The codes of errors that are not the cluster's. Two are not in `ErrorCode`: the cluster was not
+# reached, or something else failed.
+_CODES = {
+    ExitStatus.USAGE: ErrorCode.INVALID_REQUEST.name,
+    ExitStatus.TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT.name,
+    ExitStatus.UNREACHABLE: "UNREACHABLE",
+}
+_OS_ERROR = "OS_ERROR"
 
 
 def json_error(error: BaseException, message: str = "") -> dict[str, dict[str, Any]]:
@@ -32,34 +31,23 @@ def json_error(error: BaseException, message: str = "") -> dict[str, dict[str, A
     'INVALID_REQUEST'
     """
     status = ExitStatus.USAGE if isinstance(error, ParserError) else status_of(error)
+    code = _CODES.get(status, _OS_ERROR)
     retriable = status in (ExitStatus.UNREACHABLE, ExitStatus.TIMED_OUT)
     outcome_unknown = status is ExitStatus.TIMED_OUT
+    if isinstance(error, NotConfirmedError):
+        code = ErrorCode.NOT_CONFIRMED.name
     if isinstance(error, TidelogError):
+        code = error.code.name
         retriable = error.retriable and error.code not in FINAL_ANSWERS
         outcome_unknown = error.outcome_unknown
     return {
         "error": {
-            "code": code_of(error),
+            "code": code,
             "message": message or str(error),
             "retriable": retriable,
             "outcome_unknown": outcome_unknown,
         }
     }
-
-
-def code_of(error: BaseException) -> str:
-    """Returns a name of `ErrorCode`, or one of the codes above."""
-    if isinstance(error, TidelogError):
-        return error.code.name
-    if isinstance(error, NotConfirmedError):
-        return ErrorCode.NOT_CONFIRMED.name
-    if isinstance(error, (UsageError, ParserError, FileNotFoundError)):
-        return ErrorCode.INVALID_REQUEST.name
-    if isinstance(error, TimedOutError):
-        return ErrorCode.REQUEST_TIMED_OUT.name
-    if status_of(error) is ExitStatus.UNREACHABLE:
-        return UNREACHABLE
-    return OS_ERROR
 
 
 class CommandLine(TyperGroup):

@@ -16,7 +16,7 @@ from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.plan_view import write_leaders
 from tidelog.cli.operating.targets import parse_leaders, parse_selection
 from tidelog.cli.output import write_json, write_line, write_note
-from tidelog.cli.session import Session, ending_with_a_status
+from tidelog.cli.session import Session
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import LeaderChange
@@ -40,14 +40,14 @@ _JSON = (
         json=_JSON,
     ),
 )
-@shared_options("dry_run", "requested_by", "timeout")
-def elect_preferred(
+@shared_options("dry_run", "requested_by", "timeout_seconds")
+async def elect_preferred(
     session: Session,
     options: MutationOptions,
     targets: Annotated[
         list[str] | None, partitions_argument("Partitions to elect leaders for. Default: all.")
     ] = None,
-) -> None:
+) -> ExitStatus:
     """Elect the preferred replicas as leaders.
 
     A partition's first replica is its preferred leader. It is elected if it is in sync. Partitions
@@ -58,37 +58,34 @@ def elect_preferred(
     (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
     leaderships that prefer it, unless leader_balance is false.
     """
-    with ending_with_a_status(as_json=session.as_json):
-        selection = parse_selection(targets or [])
+    selection = parse_selection(targets or [])
 
     def elect(admin: Admin) -> Awaitable[list[LeaderChange]]:
         return admin.elect_preferred_leaders(selection, options.timeout_ms, dry_run=options.dry_run)
 
-    unchanged = "Every partition has its preferred leader."
-    session.run(lambda: _change(session, options, elect, unchanged))
+    return await _change(session, options, elect, "Every partition has its preferred leader.")
 
 
 @app.command(epilog=help_epilog("tidelog leaders move sea/3=2 sea/4=1", json=_JSON))
-@shared_options("dry_run", "requested_by", "timeout")
-def move(
+@shared_options("dry_run", "requested_by", "timeout_seconds")
+async def move(
     session: Session,
     options: MutationOptions,
     leaders: Annotated[
         list[str], leaders_argument("The replica to elect as a partition's leader.")
     ],
-) -> None:
+) -> ExitStatus:
     """Elect chosen replicas as leaders, and make them the preferred ones.
 
     Each replica must be in sync. Clients follow the new leaders automatically, and no records are
     lost.
     """
-    with ending_with_a_status(as_json=session.as_json):
-        chosen = parse_leaders(leaders)
+    chosen = parse_leaders(leaders)
 
     def elect(admin: Admin) -> Awaitable[list[LeaderChange]]:
         return admin.move_leaders(chosen, options.timeout_ms, dry_run=options.dry_run)
 
-    session.run(lambda: _change(session, options, elect, "Nothing had to change."))
+    return await _change(session, options, elect, "Nothing had to change.")
 
 
 async def _change(

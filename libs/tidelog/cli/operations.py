@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +11,9 @@ import typer
 
 from tidelog.cli.completion import OperationArgument, RunningOperationArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus
-from tidelog.cli.operating.beginning import OperationSpec, follow_to_end, in_doubt, run_operation
+from tidelog.cli.operating.beginning import follow_to_end, in_doubt, run_operation
 from tidelog.cli.operating.consent import check_can_confirm, confirms, declined, notes_on_terminal
-from tidelog.cli.operating.documents import operation_document, plan_document, progress_document
+from tidelog.cli.operating.documents import plan_document, progress_document
 from tidelog.cli.operating.help_epilog import (
     BEGUN_FIELDS,
     OPERATION_FIELDS,
@@ -45,13 +45,7 @@ from tidelog.cli.output import (
     write_note,
     write_table,
 )
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    seconds_option,
-    session_of,
-)
+from tidelog.cli.session import Session, seconds_option
 from tidelog.errors import TidelogError
 from tidelog.phrases import plural
 
@@ -60,30 +54,13 @@ if TYPE_CHECKING:
 
 MAX_INTERVAL_SECONDS = 3_600.0
 
-
-class OperationState(enum.StrEnum):
-    RUNNING = "running"
-    CANCELLING = "cancelling"
-    DONE = "done"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-
-class OperationKind(enum.StrEnum):
-    REASSIGNMENT = "reassignment"
-    REBALANCE = "rebalance"
-    BROKERS_ADD = "brokers_add"
-    BROKERS_REMOVE = "brokers_remove"
-    SET_REPLICATION_FACTOR = "set_replication_factor"
-    REVERSAL = "reversal"
-
-
-class MoveState(enum.StrEnum):
-    WAITING = "waiting"
-    ACTIVE = "active"
-    DONE = "done"
-    DROPPED = "dropped"
-
+# Choices of options; the values are the names in lower case.
+OperationState = enum.StrEnum("OperationState", "RUNNING CANCELLING DONE CANCELLED FAILED")
+OperationKind = enum.StrEnum(
+    "OperationKind",
+    "REASSIGNMENT REBALANCE BROKERS_ADD BROKERS_REMOVE SET_REPLICATION_FACTOR REVERSAL",
+)
+MoveState = enum.StrEnum("MoveState", "WAITING ACTIVE DONE DROPPED")
 
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 
@@ -106,8 +83,8 @@ def operations() -> None:
         json=f"a list; of each: {OPERATION_FIELDS}",
     ),
 )
-@shared_options("timeout")
-def list_(
+@shared_options("timeout_seconds")
+async def list_(
     session: Session,
     options: MutationOptions,
     state: Annotated[
@@ -120,7 +97,15 @@ def list_(
     ] = None,
 ) -> None:
     """List running and ended operations, the newest first."""
-    session.run(lambda: _list(session, options, state or [], kind or []))
+    async with await options.admin(session) as admin:
+        found = await admin.list_operations(state or (), kind or ())
+    if session.as_json:
+        write_json([asdict(operation) for operation in found])
+    elif not found:
+        write_note("There are no such operations.")
+    else:
+        columns = ("operation", "kind", "state", "partitions", "requested", "by", "ends")
+        write_table(columns, [_row(operation) for operation in found])
 
 
 @app.command(
@@ -130,10 +115,18 @@ def list_(
         json=OPERATION_FIELDS,
     )
 )
-@shared_options("timeout")
-def describe(session: Session, options: MutationOptions, operation_id: OperationArgument) -> None:
+@shared_options("timeout_seconds")
+async def describe(
+    session: Session, options: MutationOptions, operation_id: OperationArgument
+) -> None:
     """Show an operation: its requester, its request and its progress."""
-    session.run(lambda: _describe(session, options, operation_id))
+    async with await options.admin(session) as admin:
+        operation = await admin.describe_operation(operation_id)
+    if session.as_json:
+        write_json(asdict(operation))
+        return
+    for line in operation_lines(operation, now_ms()):
+        write_line(line)
 
 
 @app.command(
@@ -145,8 +138,8 @@ def describe(session: Session, options: MutationOptions, operation_id: Operation
         "bytes_to_copy, bytes_copied (null: nothing is copied, or no leader has reported it).",
     )
 )
-@shared_options("timeout")
-def moves(
+@shared_options("timeout_seconds")
+async def moves(
     session: Session,
     options: MutationOptions,
     operation_id: OperationArgument,
@@ -156,7 +149,16 @@ def moves(
     ] = None,
 ) -> None:
     """Show each move, and the replicas that it waits for."""
-    session.run(lambda: _moves(session, options, operation_id, state or []))
+    async with await options.admin(session) as admin:
+        found = await admin.operation_moves(operation_id)
+    selected = [move for move in found if not state or move.state in state]
+    if session.as_json:
+        write_json([progress_document(move) for move in selected])
+    elif not selected:
+        write_note("There are no such moves.")
+    else:
+        columns = ("partition", "replicas", "then", "state", "waits for", "copied")
+        write_table(columns, [_move_row(move) for move in selected])
 
 
 @app.command(
@@ -166,8 +168,9 @@ def moves(
         json=f"a document a line, whenever something has changed: {OPERATION_FIELDS}",
     )
 )
-def watch(
-    context: typer.Context,
+@shared_options(streams=True)
+async def watch(
+    session: Session,
     operation_id: OperationArgument,
     interval: Annotated[
         float,
@@ -179,16 +182,18 @@ def watch(
             "--timeout", "Stop after this time, with exit status 5. Default: when it has ended."
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> ExitStatus:
     """Follow an operation to its end.
 
     Shows progress bars on a terminal, otherwise a line for each change. Exit status 0: it is done;
     1: it was cancelled or has failed. Ctrl-C leaves the operation running.
     """
-    session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _watch(session, operation_id, interval, timeout), streams=True)
+    async with await session.admin() as admin:
+        with opened_view(JsonView() if session.as_json else None) as view:
+            ended = await watch_operation(
+                admin, operation_id, view, interval_seconds=interval, timeout_seconds=timeout
+            )
+    return status_of_end(ended)
 
 
 @app.command(
@@ -203,123 +208,16 @@ def watch(
         ),
     )
 )
-@shared_options("dry_run", "yes", "watch", "requested_by", "expected_revision", "timeout")
-def cancel(
+@shared_options("dry_run", "yes", "watch", "requested_by", "expected_revision", "timeout_seconds")
+async def cancel(
     session: Session, options: MutationOptions, operation_id: RunningOperationArgument
-) -> None:
+) -> ExitStatus:
     """Stop an operation.
 
     Waiting moves are dropped, and active moves are rolled back. Moves that are done stay;
     operations reverse moves them back, too. No committed record is lost: a move that can only be
     rolled back once a replica has caught up delays the cancellation.
     """
-    session.run(lambda: _cancel(session, options, operation_id))
-
-
-@app.command(
-    epilog=help_epilog(
-        "tidelog operations reverse grow --dry-run",
-        "tidelog operations reverse grow --operation-id shrink-again --yes --watch",
-        json=BEGUN_FIELDS,
-    )
-)
-@operation_options
-def reverse(
-    session: Session,
-    options: MutationOptions,
-    reversed_operation_id: OperationArgument,
-) -> None:
-    """Move back what an operation has moved.
-
-    The reversal is an operation of its own. Partitions that have moved again since, or are gone,
-    are left alone. Shows the plan and asks for confirmation.
-    """
-    spec = OperationSpec(
-        lambda admin: partial(admin.reverse_operation, reversed_operation_id),
-        f"what operation {reversed_operation_id} has moved would be moved back",
-    )
-    session.run(lambda: run_operation(session, options, spec))
-
-
-async def _list(
-    session: Session, options: MutationOptions, states: Sequence[str], kinds: Sequence[str]
-) -> None:
-    async with await options.admin(session) as admin:
-        found = await admin.list_operations(states, kinds)
-    if session.as_json:
-        write_json([operation_document(operation) for operation in found])
-    elif not found:
-        write_note("There are no such operations.")
-    else:
-        columns = ("operation", "kind", "state", "partitions", "requested", "by", "ends")
-        write_table(columns, [_row(operation) for operation in found])
-
-
-def _row(operation: Operation) -> tuple[object, ...]:
-    progress = operation.progress
-    ended = timestamp_text(operation.ended_at_ms)[:19] + "Z" if operation.ended_at_ms else ""
-    return (
-        operation.operation_id,
-        operation.kind,
-        operation.state,
-        f"{progress.moves_done:,} of {progress.moves:,}",
-        f"{timestamp_text(operation.requested_at_ms)[:19]}Z",
-        operation.requested_by or operation.requested_from or "-",
-        ended or end_text(operation, now_ms()),
-    )
-
-
-async def _describe(session: Session, options: MutationOptions, operation_id: str) -> None:
-    async with await options.admin(session) as admin:
-        operation = await admin.describe_operation(operation_id)
-    if session.as_json:
-        write_json(operation_document(operation))
-        return
-    for line in operation_lines(operation, now_ms()):
-        write_line(line)
-
-
-async def _moves(
-    session: Session, options: MutationOptions, operation_id: str, states: Sequence[str]
-) -> None:
-    async with await options.admin(session) as admin:
-        found = await admin.operation_moves(operation_id)
-    selected = [move for move in found if not states or move.state in states]
-    if session.as_json:
-        write_json([progress_document(move) for move in selected])
-    elif not selected:
-        write_note("There are no such moves.")
-    else:
-        columns = ("partition", "replicas", "then", "state", "waits for", "copied")
-        write_table(columns, [_move_row(move) for move in selected])
-
-
-def _move_row(progress: MoveProgress) -> tuple[object, ...]:
-    move, copied = progress.move, "-"
-    if progress.bytes_to_copy is not None and progress.bytes_copied is not None:
-        copied = f"{size_text(progress.bytes_copied)} of {size_text(progress.bytes_to_copy)}"
-    return (
-        f"{move.topic}/{move.partition}",
-        ids_text(move.original),
-        ids_text(move.target),
-        progress.state,
-        ids_text(progress.waits_for),
-        copied,
-    )
-
-
-async def _watch(
-    session: Session, operation_id: str, interval: float, timeout: float | None
-) -> ExitStatus:
-    async with await session.admin() as admin:
-        with opened_view(JsonView() if session.as_json else None) as view:
-            ended = await watch_operation(
-                admin, operation_id, view, interval_seconds=interval, timeout_seconds=timeout
-            )
-    return status_of_end(ended)
-
-
-async def _cancel(session: Session, options: MutationOptions, operation_id: str) -> ExitStatus:
     async with await options.admin(session) as admin:
         current = await admin.describe_operation(operation_id)
         check_can_confirm(session, options, f"operation {operation_id} would be cancelled")
@@ -342,12 +240,63 @@ async def _cancel(session: Session, options: MutationOptions, operation_id: str)
         if options.watch and not operation.has_ended:
             operation, status = await follow_to_end(session, admin, operation_id, "cancelled")
     if session.as_json:
-        document = operation_document(operation)
-        write_json({"dry_run": False, "operation": document, "plan": None})
+        write_json({"dry_run": False, "operation": asdict(operation), "plan": None})
     else:
         progress = progress_text(operation.progress)
         write_line(f"Operation {operation_id} is {state_text(operation)}; {progress}.")
     return status
+
+
+@app.command(
+    epilog=help_epilog(
+        "tidelog operations reverse grow --dry-run",
+        "tidelog operations reverse grow --operation-id shrink-again --yes --watch",
+        json=BEGUN_FIELDS,
+    )
+)
+@operation_options
+async def reverse(
+    session: Session, options: MutationOptions, reversed_operation_id: OperationArgument
+) -> ExitStatus:
+    """Move back what an operation has moved.
+
+    The reversal is an operation of its own. Partitions that have moved again since, or are gone,
+    are left alone. Shows the plan and asks for confirmation.
+    """
+    return await run_operation(
+        session,
+        options,
+        lambda admin: partial(admin.reverse_operation, reversed_operation_id),
+        danger=f"what operation {reversed_operation_id} has moved would be moved back",
+    )
+
+
+def _row(operation: Operation) -> tuple[object, ...]:
+    progress = operation.progress
+    ended = timestamp_text(operation.ended_at_ms)[:19] + "Z" if operation.ended_at_ms else ""
+    return (
+        operation.operation_id,
+        operation.kind,
+        operation.state,
+        f"{progress.moves_done:,} of {progress.moves:,}",
+        f"{timestamp_text(operation.requested_at_ms)[:19]}Z",
+        operation.requested_by or operation.requested_from or "-",
+        ended or end_text(operation, now_ms()),
+    )
+
+
+def _move_row(progress: MoveProgress) -> tuple[object, ...]:
+    move, copied = progress.move, "-"
+    if progress.bytes_to_copy is not None and progress.bytes_copied is not None:
+        copied = f"{size_text(progress.bytes_copied)} of {size_text(progress.bytes_to_copy)}"
+    return (
+        f"{move.topic}/{move.partition}",
+        ids_text(move.original),
+        ids_text(move.target),
+        progress.state,
+        ids_text(progress.waits_for),
+        copied,
+    )
 
 
 def _show_cancellation(session: Session, operation: Operation, plan: Plan) -> None:

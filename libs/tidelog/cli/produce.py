@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.lines import Line, LineSplitter
+from tidelog.cli.operating.options import shared_options
 from tidelog.cli.output import progress_bar, write_error, write_json, write_note
 from tidelog.cli.produce_tally import ProduceTally
-from tidelog.cli.session import (
-    BootstrapOption,
-    JsonOption,
-    Session,
-    seconds_option,
-    separator_from,
-    session_of,
-)
+from tidelog.cli.session import Session, key_separator_option, seconds_option, separator_from
 from tidelog.errors import unknown_partition
 from tidelog.model import MAX_INT32, Acks, Codec
 from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
@@ -38,20 +31,7 @@ REQUEST_TIMEOUT_MS = 30_000
 MAX_LINGER_MS = 3_600_000
 
 
-class AcksChoice(enum.StrEnum):
-    NONE = "0"
-    LEADER = "1"
-    ALL = "all"
-
-
-class CodecChoice(enum.StrEnum):
-    NONE = "none"
-    GZIP = "gzip"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-_ACKS = {AcksChoice.NONE: Acks.NONE, AcksChoice.LEADER: Acks.LEADER, AcksChoice.ALL: Acks.ALL}
+_ACKS = {"0": Acks.NONE, "1": Acks.LEADER, "all": Acks.ALL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +72,7 @@ _TimeoutOption = Annotated[
 ]
 _KeySeparatorOption = Annotated[
     str | None,
-    typer.Option(
-        "--key-separator",
-        "-k",
-        show_default=False,
-        help="The part of a line before this is the key; \\t is a tab.",
-    ),
+    key_separator_option("The part of a line before this is the key; \\t is a tab."),
 ]
 _ProducerNameOption = Annotated[
     str | None,
@@ -117,19 +92,21 @@ _IdempotenceOption = Annotated[
 ]
 
 
-def produce(
-    context: typer.Context,
+@shared_options()
+async def produce(
+    session: Session,
     topic: TopicArgument,
     file: _FileOption = None,
     key_separator: _KeySeparatorOption = None,
     partition: _PartitionOption = None,
     acks: Annotated[
-        AcksChoice,
+        Literal["0", "1", "all"],
         typer.Option("--acks", help="Replicas that must have a record: none, leader, all in sync."),
-    ] = AcksChoice.ALL,
+    ] = "all",
     compression: Annotated[
-        CodecChoice, typer.Option("--compression", help="How batches are compressed.")
-    ] = CodecChoice.NONE,
+        Literal["none", "gzip", "lz4", "zstd"],
+        typer.Option("--compression", help="How batches are compressed."),
+    ] = "none",
     batch_bytes: Annotated[
         int,
         typer.Option("--batch-bytes", min=1, max=MAX_INT32, help="Size at which a batch is sent."),
@@ -146,9 +123,7 @@ def produce(
     timeout: _TimeoutOption = 120.0,
     producer_name: _ProducerNameOption = None,
     idempotence: _IdempotenceOption = True,
-    bootstrap: BootstrapOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> ExitStatus:
     """Produce each line of stdin, or of a file, as a record.
 
     A line ends at its newline, which is not part of the record. A summary goes to stderr, or with
@@ -159,7 +134,6 @@ def produce(
 
     Example: printf 'north:calm\\nsouth:storm\\n' | tidelog produce sea -k :
     """
-    session = session_of(context, bootstrap, as_json)
     if producer_name is not None and (_ACKS[acks] is not Acks.ALL or not idempotence):
         raise typer.BadParameter(
             "a name needs an idempotent producer: leave out --acks and --no-idempotence",
@@ -173,7 +147,7 @@ def produce(
         file,
         _ACKS[acks],
         {
-            "codec": Codec[compression.name],
+            "codec": Codec[compression.upper()],
             "batch_bytes": batch_bytes,
             "linger_ms": linger_ms,
             "delivery_timeout_ms": timeout_ms,
@@ -183,7 +157,7 @@ def produce(
             "request_timeout_ms": min(REQUEST_TIMEOUT_MS, timeout_ms),
         },
     )
-    session.run(lambda: _produce(session, request))
+    return await _produce(session, request)
 
 
 async def _producer(session: Session, request: ProduceRequest) -> Producer:

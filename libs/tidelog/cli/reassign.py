@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.completion import complete_topic
-from tidelog.cli.exit_status import UsageError
-from tidelog.cli.operating.beginning import OperationSpec, run_operation
+from tidelog.cli.exit_status import ExitStatus, UsageError
+from tidelog.cli.operating.beginning import run_operation
 from tidelog.cli.operating.documents import begun_document
 from tidelog.cli.operating.options import MutationOptions, operation_options
 from tidelog.cli.output import write_json, write_line
-from tidelog.cli.session import Session, ending_with_a_status
+from tidelog.cli.session import Session
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MAX_FILE_BYTES = 64 << 20
 
 
 @operation_options
-def reassign(
+async def reassign(
     session: Session,
     options: MutationOptions,
     moves: Annotated[
@@ -51,7 +51,7 @@ def reassign(
             "each; - is stdin.",
         ),
     ] = None,
-) -> None:
+) -> ExitStatus:
     """Move partitions to named brokers.
 
     More or fewer brokers than before change the number of the partition's replicas. The same
@@ -61,16 +61,16 @@ def reassign(
     A file may be the output of another command with --dry-run --json. Then the moves are made
     exactly as shown, or rejected if a partition has changed since.
     """
-    with ending_with_a_status(as_json=session.as_json):
-        given = read_moves(moves or [], file)
+    given = read_moves(moves or [], file)
     if not given:
         _report_no_moves(session, dry_run=options.dry_run)
-        return
-    spec = OperationSpec(
+        return ExitStatus.DONE
+    return await run_operation(
+        session,
+        options,
         lambda admin: partial(admin.reassign, given),
-        f"{plural(len(given), 'partition')} would be moved",
+        danger=f"{plural(len(given), 'partition')} would be moved",
     )
-    session.run(lambda: run_operation(session, options, spec))
 
 
 def read_moves(words: list[str], file: str | None) -> list[Move]:
@@ -118,7 +118,7 @@ def _text_of(file: str, source: str) -> str:
 
 
 @operation_options
-def rebalance(session: Session, options: MutationOptions) -> None:
+async def rebalance(session: Session, options: MutationOptions) -> ExitStatus:
     """Spread all partitions evenly, with as few moves as possible.
 
     The numbers of replicas, and of preferred leaders, of any two current brokers differ by at most
@@ -129,5 +129,5 @@ def rebalance(session: Session, options: MutationOptions) -> None:
     A plan can be saved, and run later exactly as shown: reassign --file takes the output of
     --dry-run --json.
     """
-    spec = OperationSpec(lambda admin: admin.rebalance, "partitions of all topics would be moved")
-    session.run(lambda: run_operation(session, options, spec))
+    danger = "partitions of all topics would be moved"
+    return await run_operation(session, options, lambda admin: admin.rebalance, danger=danger)

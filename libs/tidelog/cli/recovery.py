@@ -24,7 +24,7 @@ from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.recovery_view import MAX_DESCRIBE_MS, choice_text, recovery_lines
 from tidelog.cli.operating.targets import parse_leaders, parse_selection
 from tidelog.cli.output import write_error, write_json, write_line, write_note
-from tidelog.cli.session import Session, ending_with_a_status
+from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER
 
@@ -53,8 +53,8 @@ _RECOVERY = (
         json=f"a list; of each: {_RECOVERY}.",
     )
 )
-@shared_options("timeout")
-def describe(
+@shared_options("timeout_seconds")
+async def describe(
     session: Session,
     options: MutationOptions,
     targets: Annotated[
@@ -68,57 +68,10 @@ def describe(
     all replicas that are known to hold every committed record are away or have lost data. It gets a
     leader as soon as one of them is back. Choose a leader only if they are lost for good.
     """
-    with ending_with_a_status(as_json=session.as_json):
-        selection = parse_selection(targets or [])
-    session.run(lambda: _describe(session, options, selection))
-
-
-@app.command(
-    epilog=help_epilog(
-        "tidelog recovery choose sea/3=2 --dry-run",
-        "tidelog recovery choose sea/3=2",
-        json=f"dry_run, topic, results [partition, {ERROR_FIELDS}] (empty in a dry run), "
-        f"described [{_RECOVERY}], trace_id (null in a dry run).",
-    )
-)
-@shared_options("dry_run", "yes", "requested_by", "timeout")
-def choose(
-    session: Session,
-    options: MutationOptions,
-    leaders: Annotated[
-        list[str], leaders_argument("The replica to elect; partitions of one topic.")
-    ],
-) -> None:
-    """Elect chosen replicas of partitions without a leader, whatever is lost.
-
-    Records that the chosen replica does not hold are lost for good, even if they were acknowledged:
-    the other replicas truncate them when they follow. The command shows the loss and asks for the
-    topic's name. It is rejected if a partition has changed since it was shown. To elect the best
-    surviving replica instead, use topics recover.
-    """
-    with ending_with_a_status(as_json=session.as_json):
-        topic, chosen = _of_one_topic(leaders)
-    session.run(lambda: _choose(session, options, topic, chosen))
-
-
-def _of_one_topic(words: Sequence[str]) -> tuple[str, dict[int, int]]:
-    """Returns the topic and the chosen leaders by partition. Raises `UsageError`."""
-    leaders = parse_leaders(words)
-    topics = sorted({name.topic for name in leaders})
-    if len(topics) > 1:
-        raise UsageError(
-            f"partitions of {len(topics)} topics are named ({', '.join(topics)}); choose for one "
-            "topic at a time, since you confirm by its name"
-        )
-    return topics[0], {name.partition: leader for name, leader in leaders.items()}
-
-
-async def _describe(
-    session: Session, options: MutationOptions, selection: Mapping[str, Sequence[int]]
-) -> None:
+    selection = parse_selection(targets or [])
     async with await options.admin(session) as admin:
         found: list[Recovery] = []
-        for topic, numbers in (selection or {"": ()}).items():
+        for topic, numbers in (selection or {"": []}).items():
             found += await _query(admin, options, topic, numbers)
     if session.as_json:
         write_json([asdict(recovery) for recovery in found])
@@ -136,22 +89,32 @@ async def _describe(
         )
 
 
-async def _query(
-    admin: Admin,
+@app.command(
+    epilog=help_epilog(
+        "tidelog recovery choose sea/3=2 --dry-run",
+        "tidelog recovery choose sea/3=2",
+        json=f"dry_run, topic, results [partition, {ERROR_FIELDS}] (empty in a dry run), "
+        f"described [{_RECOVERY}], trace_id (null in a dry run).",
+    )
+)
+@shared_options("dry_run", "yes", "requested_by", "timeout_seconds")
+async def choose(
+    session: Session,
     options: MutationOptions,
-    topic: str,
-    numbers: Sequence[int],
-    choices: Sequence[RecoveryChoice] = (),
-) -> list[Recovery]:
-    timeout_ms = min(options.timeout_ms, MAX_DESCRIBE_MS)
-    return await admin.describe_recovery(topic, numbers, timeout_ms, choices=choices)
-
-
-async def _choose(
-    session: Session, options: MutationOptions, topic: str, chosen: Mapping[int, int]
+    leaders: Annotated[
+        list[str], leaders_argument("The replica to elect; partitions of one topic.")
+    ],
 ) -> ExitStatus:
+    """Elect chosen replicas of partitions without a leader, whatever is lost.
+
+    Records that the chosen replica does not hold are lost for good, even if they were acknowledged:
+    the other replicas truncate them when they follow. The command shows the loss and asks for the
+    topic's name. It is rejected if a partition has changed since it was shown. To elect the best
+    surviving replica instead, use topics recover.
+    """
     from tidelog.admin_messages import RecoveredPartition, RecoveryChoice
 
+    topic, chosen = _of_one_topic(leaders)
     async with await options.admin(session) as admin:
         # An invalid choice is rejected before the command asks for consent.
         unchecked = [RecoveryChoice(*choice) for choice in sorted(chosen.items())]
@@ -183,6 +146,29 @@ async def _choose(
         "trace_id": trace_id,
     }
     return _report_results(session, topic, chosen, results, document)
+
+
+def _of_one_topic(words: Sequence[str]) -> tuple[str, dict[int, int]]:
+    """Returns the topic and the chosen leaders by partition. Raises `UsageError`."""
+    leaders = parse_leaders(words)
+    topics = sorted({name.topic for name in leaders})
+    if len(topics) > 1:
+        raise UsageError(
+            f"partitions of {len(topics)} topics are named ({', '.join(topics)}); choose for one "
+            "topic at a time, since you confirm by its name"
+        )
+    return topics[0], {name.partition: leader for name, leader in leaders.items()}
+
+
+async def _query(
+    admin: Admin,
+    options: MutationOptions,
+    topic: str,
+    numbers: Sequence[int],
+    choices: Sequence[RecoveryChoice] = (),
+) -> list[Recovery]:
+    timeout_ms = min(options.timeout_ms, MAX_DESCRIBE_MS)
+    return await admin.describe_recovery(topic, numbers, timeout_ms, choices=choices)
 
 
 async def _check_leaders(

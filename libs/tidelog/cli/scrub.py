@@ -22,8 +22,8 @@ SCRUB_EPILOG = help_epilog(
 )
 
 
-@shared_options("timeout")
-def scrub(
+@shared_options("timeout_seconds")
+async def scrub(
     session: Session,
     options: MutationOptions,
     broker_ids: Annotated[
@@ -42,30 +42,18 @@ def scrub(
     from other replicas; if there are none, explain reports it. The contents of replicas are
     compared, too: DIVERGED counts the offset ranges in which two replicas differ.
     """
-    if full_rate and status:
-        raise typer.BadParameter("give one of --full-rate and --status", param_hint="--full-rate")
-    session.run(
-        lambda: _scrub(session, options, broker_ids or [], begin=not status, full_rate=full_rate)
-    )
-
-
-async def _scrub(
-    session: Session,
-    options: MutationOptions,
-    broker_ids: list[int],
-    *,
-    begin: bool,
-    full_rate: bool,
-) -> None:
     from tidelog.client.scrubbing import scrub_broker, scrubbed_brokers
 
+    if full_rate and status:
+        raise typer.BadParameter("give one of --full-rate and --status", param_hint="--full-rate")
+    chosen = broker_ids or []
     async with await options.admin(session) as admin:
-        brokers = await admin.describe_brokers(broker_ids)
+        brokers = await admin.describe_brokers(chosen)
     found = {}
-    for broker in scrubbed_brokers(brokers, broker_ids):
+    for broker in scrubbed_brokers(brokers, chosen):
         found[broker.broker_id] = await scrub_broker(
             broker.address,
-            begin=begin,
+            begin=not status,
             full_rate=full_rate,
             timeout_seconds=options.timeout_seconds,
         )
@@ -74,7 +62,7 @@ async def _scrub(
         return
     columns = ("broker", "pass", "checked", "last pass ended", "damage found", "diverged")
     write_table(columns, [_row(broker_id, state) for broker_id, state in found.items()])
-    if begin:
+    if not status:
         write_note("To see the progress: tidelog brokers scrub --status")
 
 

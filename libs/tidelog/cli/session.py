@@ -184,6 +184,10 @@ def seconds_option(name: str, help_text: str, most: float = MOST_SECONDS) -> Any
     return typer.Option(name, metavar="SECONDS", callback=check, help=help_text)
 
 
+def key_separator_option(help_text: str) -> Any:
+    return typer.Option("--key-separator", "-k", show_default=False, help=help_text)
+
+
 def separator_from(option: str | None) -> bytes | None:
     """Returns the bytes of `--key-separator`. An empty one is a usage error."""
     if option is None:

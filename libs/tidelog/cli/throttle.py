@@ -12,7 +12,7 @@ from tidelog.cli.operating.help_epilog import help_epilog
 from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.targets import parse_rate
 from tidelog.cli.output import size_text, write_json, write_line, write_note
-from tidelog.cli.session import Session, ending_with_a_status
+from tidelog.cli.session import Session
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import Throttle
@@ -28,14 +28,19 @@ app = typer.Typer(
         json="bytes_per_second (null: no limit), revision (0: never set).",
     )
 )
-@shared_options("timeout")
-def describe(session: Session, options: MutationOptions) -> None:
+@shared_options("timeout_seconds")
+async def describe(session: Session, options: MutationOptions) -> None:
     """Show the limit on the bandwidth of moves.
 
     It limits what each broker may send to, and receive as, replicas that are being added. Replicas
     that are in sync are never slowed down.
     """
-    session.run(lambda: _describe(session, options))
+    async with await options.admin(session) as admin:
+        throttle = await admin.describe_throttle()
+    if session.as_json:
+        write_json({"bytes_per_second": throttle.bytes_per_second, "revision": throttle.revision})
+    else:
+        write_line(f"Moves use {rate_text(throttle)}.")
 
 
 @app.command(
@@ -47,8 +52,8 @@ def describe(session: Session, options: MutationOptions) -> None:
         "trace_id (null in a dry run).",
     ),
 )
-@shared_options("dry_run", "requested_by", "expected_revision", "timeout")
-def set_(
+@shared_options("dry_run", "requested_by", "expected_revision", "timeout_seconds")
+async def set_(
     session: Session,
     options: MutationOptions,
     rate: Annotated[
@@ -58,27 +63,13 @@ def set_(
             help="Bytes per second of each broker, as 65536, 500kB, 50MB or 64MiB; none: no limit.",
         ),
     ],
-) -> None:
+) -> ExitStatus:
     """Limit the bandwidth of moves, from now on.
 
     The limit applies to active moves, too. It bounds what each broker may send to, and receive as,
     replicas that are being added. Replicas that are in sync are never slowed down.
     """
-    with ending_with_a_status(as_json=session.as_json):
-        limit = parse_rate(rate)
-    session.run(lambda: _set(session, options, limit))
-
-
-async def _describe(session: Session, options: MutationOptions) -> None:
-    async with await options.admin(session) as admin:
-        throttle = await admin.describe_throttle()
-    if session.as_json:
-        write_json({"bytes_per_second": throttle.bytes_per_second, "revision": throttle.revision})
-    else:
-        write_line(f"Moves use {rate_text(throttle)}.")
-
-
-async def _set(session: Session, options: MutationOptions, limit: int | None) -> ExitStatus:
+    limit = parse_rate(rate)
     async with await options.admin(session) as admin:
         before = await admin.describe_throttle()
         with traced_change(admin) as trace_id:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from tidelog.inspection.model import FollowerProgress, ReplicaState, ServiceState
+from tidelog.inspection.model import NOT_KNOWN, FollowerProgress, ReplicaState, ServiceState
+
+_UNKNOWN_ROLE = "unknown"
 
 # The replicas of a partition, by broker id.
 Replicas = Mapping[int, ReplicaState]
@@ -31,3 +34,41 @@ def progress_of(leader: ReplicaState | None, broker_id: int) -> FollowerProgress
     """Returns what the leader reports about a follower."""
     followers = leader.leader.followers if leader and leader.leader else ()
     return next((f for f in followers if f.broker_id == broker_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    """The log of a replica. None: no broker reports it. Lags are measured by the leader; the
+    leader's own are 0."""
+
+    partition: int
+    broker_id: int
+    role: str
+    log_start_offset: int | None
+    high_watermark: int | None
+    log_end_offset: int | None
+    size_bytes: int | None
+    lag_records: int | None
+    lag_ms: int | None
+
+
+def log_of(partition: int, broker_id: int, replicas: Replicas) -> ReplicaLog:
+    leader = leader_of(replicas)
+    reported, progress = replicas.get(broker_id), progress_of(leader, broker_id)
+    leads = reported is not None and reported is leader
+    followed = known(progress.log_end_offset) if progress else None
+    return ReplicaLog(
+        partition,
+        broker_id,
+        reported.role if reported else _UNKNOWN_ROLE,
+        reported.log_start_offset if reported else None,
+        reported.high_watermark if reported else None,
+        reported.log_end_offset if reported else followed,
+        reported.size_bytes if reported else None,
+        0 if leads else known(progress.lag_records) if progress else None,
+        0 if leads else known(progress.lag_ms) if progress else None,
+    )
+
+
+def known(value: int) -> int | None:
+    return None if value == NOT_KNOWN else value

@@ -24,7 +24,6 @@ from tidelog.client.admin import Admin
 from tidelog.client.event_streams import EventStreams
 from tidelog.client.explain_requests import explain_cluster
 from tidelog.client.service_states import ServiceStates
-from tidelog.inspection.model import Explanation, Scope
 from tidelog_admin_api.announcing import Announcer, own_announcement
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
@@ -60,17 +59,6 @@ BLOCKING_THREADS = 8
 GC_THRESHOLDS = (5_000, 50, 100)
 
 
-class ClusterExplainer:
-    """Explains the cluster. Queries the services at `addresses`, and services that those name."""
-
-    def __init__(self, addresses: Sequence[str], clock: Clock) -> None:
-        self._addresses = list(addresses)
-        self._clock = clock
-
-    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
-        return await explain_cluster(self._addresses, scope, timeout_ms, self._clock)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     config = load(AdminApiConfig, sys.argv[1:] if argv is None else argv)
     configure_logging(config.service, log_level=config.log_level, log_format=config.log_format)
@@ -98,11 +86,11 @@ async def _serve(config: AdminApiConfig) -> int:
         EventStreams(services, clock=clock) as events,
         RecordClients(config.bootstrap) as records,
     ):
-        explains, states = ClusterExplainer(services, clock), ServiceStates(services, clock)
+        states = ServiceStates(services, clock)
         app = create_app(
             Dependencies(
                 admin,
-                explains,
+                functools.partial(explain_cluster, services, clock=clock),
                 states,
                 clock,
                 rng,

@@ -67,7 +67,7 @@ ROUTERS = (
 
 def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     usage = Usage()
-    overviews = Overviews(dependencies.admin, dependencies.explains, dependencies.clock)
+    overviews = Overviews(dependencies.admin, dependencies.explain, dependencies.clock)
     hub = EventHub(dependencies.events, dependencies.clock)
     sender = RecordSender(dependencies.producers)
     timelines = Timelines(dependencies.events, dependencies.published, dependencies.clock)

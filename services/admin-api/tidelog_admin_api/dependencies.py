@@ -18,7 +18,7 @@ from tidelog.model import Acks
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.event_hub import EventHub, EventSource
 from tidelog_admin_api.limits import Usage
-from tidelog_admin_api.overviews import Explains, Overviews
+from tidelog_admin_api.overviews import Explain, Overviews
 from tidelog_admin_api.record_reader import ReadsRecords
 from tidelog_admin_api.record_sender import RecordSender, SendsRecords
 from tidelog_admin_api.timelines import ReadsPublished, Timelines
@@ -49,7 +49,7 @@ class Dependencies:
     """
 
     admin: Admin
-    explains: Explains
+    explain: Explain
     states: States
     clock: Clock
     rng: random.Random
@@ -83,7 +83,7 @@ def _provided(part: Callable[[Gateway], object]) -> Any:
 
 AdminDep = Annotated[Admin, _provided(lambda gateway: gateway.dependencies.admin)]
 StatesDep = Annotated[States, _provided(lambda gateway: gateway.dependencies.states)]
-ExplainsDep = Annotated[Explains, _provided(lambda gateway: gateway.dependencies.explains)]
+ExplainDep = Annotated[Explain, _provided(lambda gateway: gateway.dependencies.explain)]
 ScrubDep = Annotated[ScrubsBroker, _provided(lambda gateway: gateway.dependencies.scrub)]
 OverviewsDep = Annotated[Overviews, _provided(lambda gateway: gateway.overviews)]
 EventsDep = Annotated[EventSource, _provided(lambda gateway: gateway.dependencies.events)]

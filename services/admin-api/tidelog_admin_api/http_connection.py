@@ -26,9 +26,9 @@ from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from tidelog_admin_api.config import MAX_CONNECTIONS
+from tidelog_admin_api.config import MAX_CONNECTIONS, AdminApiConfig
 from tidelog_admin_api.error_mappings import ErrorMapping
-from tidelog_admin_api.limits import Bounds, Usage, body_too_large
+from tidelog_admin_api.limits import Usage, body_too_large
 from tidelog_admin_api.lingering import LingeringTransport
 from tidelog_admin_api.problems import (
     ProblemError,
@@ -69,7 +69,7 @@ class HttpConnection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        bounds: Bounds,
+        bounds: AdminApiConfig,
         usage: Usage,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Protocol
@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.caller_limits import METRICS_LIMITS, LimitedClient, LimitReached, ReachedLimits
+from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.entry_counter import EntryCounter
 from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.origins import check_browser
@@ -39,21 +40,6 @@ LARGEST_BODIES = 8
 MAX_JSON_ENTRIES = 50_000
 
 _log = structlog.get_logger()
-
-
-class Bounds(Protocol):
-    """The limits. `AdminApiConfig` documents them."""
-
-    max_body_bytes: int
-    body_timeout_ms: int
-    request_timeout_ms: int
-    max_concurrent_requests: int
-    max_requests_per_client: int
-    max_connections_per_client: int
-    max_concurrent_streams: int
-
-    @property
-    def browser_hosts(self) -> Set[str]: ...
 
 
 class Abortable(Protocol):
@@ -100,7 +86,7 @@ def _now_ms() -> int:
 
 
 @contextmanager
-def stream(usage: Usage, bounds: Bounds, client: str) -> Iterator[None]:
+def stream(usage: Usage, bounds: AdminApiConfig, client: str) -> Iterator[None]:
     """Counts an open stream until the context ends. Raises `ProblemError` at the limit."""
     if usage.streams >= bounds.max_concurrent_streams:
         usage.rejected(client, "max_concurrent_streams", bounds.max_concurrent_streams)
@@ -128,7 +114,7 @@ class Limits:
     lasts.
     """
 
-    def __init__(self, app: ASGIApp, bounds: Bounds, usage: Usage) -> None:
+    def __init__(self, app: ASGIApp, bounds: AdminApiConfig, usage: Usage) -> None:
         self._app = app
         self._bounds = bounds
         self._usage = usage
@@ -221,7 +207,7 @@ class JsonEntries(EntryCounter):
 class _Body:
     """The body of a request, with limits on its size, its entries and its time of arrival."""
 
-    def __init__(self, receive: Receive, bounds: Bounds, usage: Usage, client: str) -> None:
+    def __init__(self, receive: Receive, bounds: AdminApiConfig, usage: Usage, client: str) -> None:
         self._client = client
         self._receive = receive
         self._bounds = bounds
@@ -269,7 +255,7 @@ def client_of(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-def _check_length(scope: Scope, bounds: Bounds) -> None:
+def _check_length(scope: Scope, bounds: AdminApiConfig) -> None:
     length = Headers(scope=scope).get("content-length", "0")
     if not (length.isascii() and length.isdecimal()):
         raise malformed(f"Content-Length: {length[:100]} is not a number")
@@ -287,7 +273,7 @@ def _check_encoding(scope: Scope) -> None:
         )
 
 
-def body_too_large(bounds: Bounds, counted: str = "") -> ProblemError:
+def body_too_large(bounds: AdminApiConfig, counted: str = "") -> ProblemError:
     """Returns the error of a body that is too large.
 
     - `counted`: what else counts, such as "with the framing of its chunks "
@@ -303,7 +289,7 @@ def body_too_large(bounds: Bounds, counted: str = "") -> ProblemError:
     )
 
 
-def _slow(bounds: Bounds) -> ProblemError:
+def _slow(bounds: AdminApiConfig) -> ProblemError:
     return ProblemError(
         "BODY_TIMED_OUT",
         ErrorMapping(
@@ -314,7 +300,7 @@ def _slow(bounds: Bounds) -> ProblemError:
     )
 
 
-def _late(bounds: Bounds) -> ProblemError:
+def _late(bounds: AdminApiConfig) -> ProblemError:
     return timed_out(
         f"no answer within {bounds.request_timeout_ms} ms; a change that the request started "
         "continues"

@@ -53,9 +53,9 @@ class Admin(Protocol):
     ) -> list[Operation]: ...
 
 
-class Explains(Protocol):
-    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
-        """Raises `TidelogError` and `UnreachableError`."""
+# Explains a part of the cluster; the timeout is in milliseconds. Raises `TidelogError` and
+# `UnreachableError`.
+Explain = Callable[[Scope, int], Awaitable[Explanation]]
 
 
 class _Part(Generic[_Value]):
@@ -134,7 +134,7 @@ class _Part(Generic[_Value]):
 class Overviews:
     """The overview in memory. `run` refreshes it from the first `read` on."""
 
-    def __init__(self, admin: Admin, explains: Explains, clock: Clock) -> None:
+    def __init__(self, admin: Admin, explain: Explain, clock: Clock) -> None:
         self._clock = clock
         self._first_read = asyncio.Event()
         self._read_ms = 0
@@ -154,10 +154,10 @@ class Overviews:
 
         self._operations = _Part("operations", operations, clock, INTERVAL_MS)
 
-        async def explain() -> Explanation:
-            return await explains.explain(Scope(), EXPLAIN_TIMEOUT_MS)
+        async def findings() -> Explanation:
+            return await explain(Scope(), EXPLAIN_TIMEOUT_MS)
 
-        self._findings = _Part("findings", explain, clock, EXPLAIN_INTERVAL_MS)
+        self._findings = _Part("findings", findings, clock, EXPLAIN_INTERVAL_MS)
 
     @property
     def age_ms(self) -> int | None:

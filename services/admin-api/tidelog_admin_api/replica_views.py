@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from tidelog.cli.health import partition_health
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.service_states import ReportedStates
-from tidelog.inspection.model import NOT_KNOWN, FollowerProgress, ReplicaState
+from tidelog.inspection.model import NOT_KNOWN, ReplicaState
 from tidelog.inspection.replica_reports import (
     Replicas,
+    known,
     leader_of,
+    log_of,
     progress_of,
     replicas_by_partition,
 )
@@ -20,8 +22,6 @@ from tidelog_admin_api.bodies.partition_bodies import (
     PartitionWithReplicas,
     Replica,
 )
-
-_LEADER, _UNKNOWN = "leader", "unknown"
 
 
 def partition_of(
@@ -45,13 +45,11 @@ def partition_with_replicas(
         for service in reported.silent
         if service.role == "broker"
     }
-    leader = leader_of(replicas)
     return PartitionWithReplicas.of(
         partition_of(topic, described, replicas),
         revision=max(revisions, default=None),
         details=[
-            _replica(broker_id, described, replicas.get(broker_id), leader, silent)
-            for broker_id in described.replicas
+            _replica(broker_id, described, replicas, silent) for broker_id in described.replicas
         ],
     )
 
@@ -62,7 +60,7 @@ def _log_of(leader: ReplicaState | None) -> PartitionLog | None:
     followers = leader.leader.followers
     return PartitionLog.of(
         leader,
-        hw_stalled_ms=_known(leader.leader.hw_stalled_ms),
+        hw_stalled_ms=known(leader.leader.hw_stalled_ms),
         max_lag_records=_worst([follower.lag_records for follower in followers]),
         max_lag_ms=_worst([follower.lag_ms for follower in followers]),
     )
@@ -71,38 +69,25 @@ def _log_of(leader: ReplicaState | None) -> PartitionLog | None:
 def _replica(
     broker_id: int,
     described: PartitionDescription,
-    reported: ReplicaState | None,
-    leader: ReplicaState | None,
+    replicas: Replicas,
     silent: Mapping[int, str],
 ) -> Replica:
+    reported, leader = replicas.get(broker_id), leader_of(replicas)
     leads = reported is not None and reported is leader
-    progress = None if leads else progress_of(leader, broker_id)
-    preferred = (described.target_replicas or described.replicas)[:1] == (broker_id,)
+    progress = progress_of(leader, broker_id)
     moving = "adding" if broker_id in described.adding_replicas else ""
     if broker_id in described.leaving_replicas:
         moving = "leaving"
-    return Replica(
-        broker_id=broker_id,
-        role=reported.role if reported else _UNKNOWN,
-        preferred=preferred,
+    return Replica.of(
+        log_of(described.partition, broker_id, replicas),
+        preferred=(described.target_replicas or described.replicas)[:1] == (broker_id,),
         in_sync=broker_id in described.isr,
         moving=moving,
         problem=_problem(reported, silent.get(broker_id, "its broker does not report it")),
         leader_epoch=reported.leader_epoch if reported else NOT_KNOWN,
-        log_start_offset=reported.log_start_offset if reported else None,
-        log_end_offset=reported.log_end_offset if reported else _end_of(progress),
-        high_watermark=reported.high_watermark if reported else None,
         flushed_offset=reported.flushed_offset if reported else None,
-        size_bytes=reported.size_bytes if reported else None,
-        lag_records=0 if leads else _known(progress.lag_records) if progress else None,
-        lag_bytes=0 if leads else _known(progress.lag_bytes) if progress else None,
-        lag_ms=0 if leads else _known(progress.lag_ms) if progress else None,
+        lag_bytes=0 if leads else known(progress.lag_bytes) if progress else None,
     )
-
-
-def _end_of(progress: FollowerProgress | None) -> int | None:
-    """Returns the follower's log end offset as its leader knows it."""
-    return _known(progress.log_end_offset) if progress else None
 
 
 def _problem(reported: ReplicaState | None, silence: str) -> str:
@@ -117,10 +102,6 @@ def _problem(reported: ReplicaState | None, silence: str) -> str:
             f"{first.first_offset} to {first.next_offset - 1}"
         )
     return reported.follower.problem if reported.follower else ""
-
-
-def _known(value: int) -> int | None:
-    return None if value == NOT_KNOWN else value
 
 
 def _worst(lags: Sequence[int]) -> int | None:

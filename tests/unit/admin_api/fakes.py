@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -288,6 +289,14 @@ class FakeAdmin(FakeOperations):
         self.record("topic_details", topics, internal=internal, with_partitions=with_partitions)
         return [self.details]
 
+    async def default_replication_factor(self, topic: str, operation_id: str = "") -> int:
+        rule = inspect.unwrap(Admin.default_replication_factor)
+        factor: int = await rule(cast(Admin, self), topic, operation_id)
+        return factor
+
+    async def _describe(self, *_: object) -> ClusterDescription:
+        return await self.describe_cluster()
+
     async def create_topic(
         self,
         topic: str,
@@ -420,7 +429,7 @@ class FakeCluster:
     def app(self, **settings: Any) -> FastAPI:
         dependencies = Dependencies(
             cast(Admin, self.admin),
-            self.explains,
+            self.explains.explain,
             self.states,
             self.clock,
             random.Random(1),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
 
 import pytest
 from starlette.requests import Request
@@ -17,14 +16,15 @@ from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.limits import LARGEST_BODIES, Limits, Usage, stream
 from tidelog_admin_api.problems import ProblemError
 
-BOUNDS = SimpleNamespace(
+# Without validation: real limits are larger.
+BOUNDS = AdminApiConfig.model_construct(
     max_body_bytes=10,
     body_timeout_ms=20,
     request_timeout_ms=1_000,
     max_concurrent_requests=1,
     max_requests_per_client=1,
     max_concurrent_streams=1,
-    browser_hosts=frozenset({"gateway"}),
+    allowed_hosts=["gateway"],
 )
 
 
@@ -87,7 +87,7 @@ async def test_one_client_cannot_take_all_body_buffers() -> None:
         await going.wait()
         await echo(scope, receive, send)
 
-    bounds = SimpleNamespace(**{**vars(BOUNDS), "max_concurrent_requests": 3})
+    bounds = BOUNDS.model_copy(update={"max_concurrent_requests": 3})
     limits = Limits(wait, bounds, usage)
     first = asyncio.create_task(answer_of(limits, b"1", client="10.0.0.7"))
     await asyncio.sleep(0)
@@ -140,7 +140,7 @@ def test_browsers_reach_the_gateway_by_its_configured_names(
 
 
 async def test_a_stream_may_outlast_the_request_timeout() -> None:
-    bounds = SimpleNamespace(**{**vars(BOUNDS), "request_timeout_ms": 5})
+    bounds = BOUNDS.model_copy(update={"request_timeout_ms": 5})
 
     async def slow_end(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -151,7 +151,7 @@ async def test_a_stream_may_outlast_the_request_timeout() -> None:
 
 
 async def test_a_slow_request_is_answered_with_a_timeout() -> None:
-    bounds = SimpleNamespace(**{**vars(BOUNDS), "request_timeout_ms": 5})
+    bounds = BOUNDS.model_copy(update={"request_timeout_ms": 5})
 
     async def never(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
         await asyncio.Event().wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.cli.topics.logs import ReplicaLog, replica_logs
+from tidelog.cli.topics.logs import replica_logs
 from tidelog.client.descriptions import PartitionDescription, TopicDescription
 from tidelog.client.service_states import ReportedStates
 from tidelog.inspection.model import (
@@ -13,6 +13,7 @@ from tidelog.inspection.model import (
     ServiceState,
     StoreHealth,
 )
+from tidelog.inspection.replica_reports import ReplicaLog
 
 PARTITION = PartitionDescription(
     0,

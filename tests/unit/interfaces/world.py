@@ -178,7 +178,7 @@ class World:
     async def _open_gateway(self) -> None:
         dependencies = Dependencies(
             self.admin,
-            FakeExplains(),
+            FakeExplains().explain,
             FakeStates(),
             FakeClock(),
             random.Random(1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
@@ -31,27 +31,24 @@ class Begins(Protocol):
     ) -> Awaitable[AcceptedOperation]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class OperationSpec:
-    """An operation to begin. `danger`: what would happen, as a sentence without its end."""
-
-    call_of: Callable[[Admin], Begins]
-    danger: str
-
-
 async def run_operation(
-    session: Session, options: MutationOptions, spec: OperationSpec
+    session: Session,
+    options: MutationOptions,
+    call_of: Callable[[Admin], Begins],
+    *,
+    danger: str,
 ) -> ExitStatus:
+    """Begins an operation. `danger`: what would happen, as a sentence without its end."""
     async with await options.admin(session) as admin:
         if options.dry_run:
-            planned = await _planned(admin, options, spec)
+            planned = await _planned(options, call_of(admin))
             _show_plan(session, planned)
             return ExitStatus.DONE
         expected = options.expected_plan or ""
         # A repeated request is answered without a new plan and without confirmation.
         if not options.yes and not await is_known(admin, options.operation_id):
-            planned = await _planned(admin, options, spec)
-            check_can_confirm(session, options, spec.danger)
+            planned = await _planned(options, call_of(admin))
+            check_can_confirm(session, options, danger)
             expected = planned.plan.digest
             shown = plan_lines(
                 planned.plan, on_terminal=notes_on_terminal(), max_moves=MAX_MOVES_CONFIRMED
@@ -61,7 +58,7 @@ async def run_operation(
         operation_id = options.operation_id or admin.new_operation_id()
         try:
             # The user agreed to this plan, by confirmation or by its digest, and to no other.
-            begun = await spec.call_of(admin)(
+            begun = await call_of(admin)(
                 operation_id=operation_id, dry_run=False, expected_plan=expected
             )
         except TidelogError as error:
@@ -69,10 +66,8 @@ async def run_operation(
         return await _report_begun(session, admin, begun, follow=options.watch)
 
 
-async def _planned(
-    admin: Admin, options: MutationOptions, spec: OperationSpec
-) -> AcceptedOperation:
-    return await spec.call_of(admin)(
+async def _planned(options: MutationOptions, begin: Begins) -> AcceptedOperation:
+    return await begin(
         operation_id=options.operation_id,
         dry_run=True,
         expected_plan=options.expected_plan or "",

@@ -3,7 +3,7 @@ gateway; fields are only ever added. Pure functions."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         LeaderChange,
         Move,
         MoveProgress,
-        Operation,
         Plan,
     )
     from tidelog.errors import TidelogError
@@ -34,15 +33,11 @@ def plan_document(plan: Plan) -> Document:
     return asdict(plan) | {"moves": [move_document(move) for move in plan.moves]}
 
 
-def operation_document(operation: Operation) -> Document:
-    return asdict(operation)
-
-
 def begun_document(begun: AcceptedOperation, *, dry_run: bool) -> Document:
     operation = begun.operation
     return {
         "dry_run": dry_run,
-        "operation": None if operation is None else operation_document(operation),
+        "operation": None if operation is None else asdict(operation),
         "plan": plan_document(begun.plan),
     }
 
@@ -52,13 +47,7 @@ def progress_document(progress: MoveProgress) -> Document:
 
 
 def leader_document(change: LeaderChange) -> Document:
-    return {
-        "topic": change.topic,
-        "partition": change.partition,
-        "leader_before": change.leader_before,
-        "leader": change.leader,
-        "error": error_document(change.error),
-    }
+    return asdict(replace(change, error=None)) | {"error": error_document(change.error)}
 
 
 def error_document(error: TidelogError | None) -> Document | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from tidelog.cli.exit_status import TimedOutError, UsageError
+from tidelog.cli.exit_status import ExitStatus, TimedOutError, UsageError
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import TidelogError
 from tidelog.request_bounds import MAX_REQUESTER_LENGTH, check_requester, check_timeout
@@ -20,92 +20,83 @@ from tidelog.request_bounds import MAX_REQUESTER_LENGTH, check_requester, check_
 if TYPE_CHECKING:
     from tidelog.client import Admin
 
+_Running = Coroutine[Any, Any, ExitStatus | None]
+
 REQUESTED_BY_VARIABLE = "TIDELOG_REQUESTED_BY"
 MAX_REVISION = 2**63 - 1
-
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show exactly what would be done, and do nothing.")
-]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-OperationIdOption = Annotated[
-    str,
-    typer.Option(
-        "--operation-id",
-        metavar="ID",
-        show_default=False,
-        help="1 to 64 of a-z, A-Z, 0-9, _ and -. The same request by the same id is the same "
-        "operation, so it can be repeated safely. Default: a new one.",
-    ),
-]
-RequestedByOption = Annotated[
-    str | None,
-    typer.Option(
-        "--requested-by",
-        metavar="NAME",
-        show_default=False,
-        help="Name of the requester, kept in events and operations. Default: "
-        f"${REQUESTED_BY_VARIABLE}, else user@host.",
-    ),
-]
-TimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        help="How long to wait for the answer, at most 300. A change that has begun continues.",
-    ),
-]
-WatchOption = Annotated[
-    bool,
-    typer.Option(
-        "--watch",
-        "-w",
-        help="Show the progress until it has ended; Ctrl-C leaves it running.",
-    ),
-]
-ExpectedRevisionOption = Annotated[
-    int,
-    typer.Option(
-        "--expected-revision",
-        metavar="N",
-        min=0,
-        max=MAX_REVISION,
-        show_default=False,
-        help="Reject the change if the revision is not this one.",
-    ),
-]
-ExpectedPlanOption = Annotated[
-    str | None,
-    typer.Option(
-        "--expected-plan",
-        metavar="DIGEST",
-        show_default=False,
-        help="Begin exactly the plan that a dry run showed with this digest. Rejected if the plan "
-        "has changed.",
-    ),
-]
-DEFAULT_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class MutationOptions:
-    """Options of commands that change a cluster, or describe it.
+    """Options of commands that change a cluster, or describe it. `shared_options` adds them to
+    commands, in this order.
 
-    - `yes`: without confirmation.
     - `operation_id`: empty for a new one.
     - `expected_plan`: None to accept any plan.
     - `expected_revision`: 0 to accept any revision.
-    - `watch`: follow the operation to its end.
     """
 
-    dry_run: bool = False
-    yes: bool = False
-    operation_id: str = ""
-    requested_by: str | None = None
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    expected_plan: str | None = None
-    expected_revision: int = 0
-    watch: bool = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show exactly what would be done, and do nothing.")
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            "-w",
+            help="Show the progress until it has ended; Ctrl-C leaves it running.",
+        ),
+    ] = False
+    operation_id: Annotated[
+        str,
+        typer.Option(
+            "--operation-id",
+            metavar="ID",
+            show_default=False,
+            help="1 to 64 of a-z, A-Z, 0-9, _ and -. The same request by the same id is the same "
+            "operation, so it can be repeated safely. Default: a new one.",
+        ),
+    ] = ""
+    expected_plan: Annotated[
+        str | None,
+        typer.Option(
+            "--expected-plan",
+            metavar="DIGEST",
+            show_default=False,
+            help="Begin exactly the plan that a dry run showed with this digest. Rejected if the "
+            "plan has changed.",
+        ),
+    ] = None
+    requested_by: Annotated[
+        str | None,
+        typer.Option(
+            "--requested-by",
+            metavar="NAME",
+            show_default=False,
+            help="Name of the requester, kept in events and operations. Default: "
+            f"${REQUESTED_BY_VARIABLE}, else user@host.",
+        ),
+    ] = None
+    expected_revision: Annotated[
+        int,
+        typer.Option(
+            "--expected-revision",
+            metavar="N",
+            min=0,
+            max=MAX_REVISION,
+            show_default=False,
+            help="Reject the change if the revision is not this one.",
+        ),
+    ] = 0
+    timeout_seconds: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="How long to wait for the answer, at most 300. A change that has begun continues.",
+        ),
+    ] = 30.0
 
     @property
     def timeout_ms(self) -> int:
@@ -143,55 +134,55 @@ class MutationOptions:
             )
 
 
-_SHARED: dict[str, tuple[Any, object]] = {
-    "dry_run": (DryRunOption, False),
-    "yes": (YesOption, False),
-    "watch": (WatchOption, False),
-    "operation_id": (OperationIdOption, ""),
-    "expected_plan": (ExpectedPlanOption, None),
-    "requested_by": (RequestedByOption, None),
-    "expected_revision": (ExpectedRevisionOption, 0),
-    "timeout": (TimeoutOption, DEFAULT_TIMEOUT_SECONDS),
-    "bootstrap": (BootstrapOption, None),
-    "as_json": (JsonOption, False),
-}
+def shared_options(
+    *names: str, streams: bool = False, when_interrupted: ExitStatus = ExitStatus.INTERRUPTED
+) -> Callable[[Callable[..., _Running]], Callable[..., None]]:
+    """Turns a coroutine function into a command, with these fields of `MutationOptions` as options
+    after its own ones, and those of the session after them.
 
+    The function takes a `Session`, `MutationOptions` if it has such options, and its own
+    parameters. It returns the exit status; None means done. `Session.run` describes the keywords.
+    """
+    types = get_type_hints(MutationOptions, include_extras=True)
+    added = [
+        _parameter(field.name, types[field.name], field.default)
+        for field in fields(MutationOptions)
+        if field.name in names
+    ]
 
-def shared_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds options to a command after its own ones, and those of the session after them.
-
-    The command takes a `Session`, `MutationOptions` with the values, and its own parameters."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
+    def decorate(work: Callable[..., _Running]) -> Callable[..., None]:
+        @functools.wraps(work)
         def run(context: typer.Context, **values: Any) -> None:
-            given = {name: values.pop(name) for name in names}
-            if "timeout" in given:
-                given["timeout_seconds"] = given.pop("timeout")
             session = session_of(context, values.pop("bootstrap"), values.pop("as_json"))
-            command(session, MutationOptions(**given), **values)
-
-        own = [*inspect.signature(command, eval_str=True).parameters.values()][2:]
-        added = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default
+            options = MutationOptions(**{name: values.pop(name) for name in names})
+            shared = (session, options) if names else (session,)
+            session.run(
+                lambda: work(*shared, **values), when_interrupted=when_interrupted, streams=streams
             )
-            for name, (kind, default) in ((n, _SHARED[n]) for n in (*names, "bootstrap", "as_json"))
+
+        own = [*inspect.signature(work, eval_str=True).parameters.values()][2 if names else 1 :]
+        parameters = [
+            _parameter("context", typer.Context),
+            *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+            *added,
+            _parameter("bootstrap", BootstrapOption, None),
+            _parameter("as_json", JsonOption, False),
         ]
-        context = inspect.Parameter(
-            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
-        )
-        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-        parameters = [context, *own, *added]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         return run
 
     return decorate
 
 
+def _parameter(
+    name: str, kind: Any, default: object = inspect.Parameter.empty
+) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+
+
 operation_options = shared_options(
-    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout"
+    "dry_run", "yes", "watch", "operation_id", "expected_plan", "requested_by", "timeout_seconds"
 )
 
 

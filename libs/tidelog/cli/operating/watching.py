@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
-from tidelog.cli.operating.documents import operation_document
 from tidelog.cli.operating.operation_view import progress_line, progress_text, state_text
 from tidelog.cli.output import json_line, write_line, write_note
 
@@ -55,7 +55,7 @@ class JsonView:
 
     def show(self, operation: Operation, active: Sequence[MoveProgress], now_ms: int) -> None:  # noqa: ARG002
         if operation != self._shown:
-            write_line(json_line(operation_document(operation)))
+            write_line(json_line(asdict(operation)))
             sys.stdout.flush()
         self._shown = operation
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -11,17 +10,12 @@ import typer
 
 from tidelog.cli.completion import TopicArgument, complete_topic
 from tidelog.cli.exit_status import ExitStatus, UsageError
-from tidelog.cli.operating.beginning import (
-    OperationSpec,
-    note_pending,
-    run_operation,
-    traced_change,
-)
+from tidelog.cli.operating.beginning import note_pending, run_operation, traced_change
 from tidelog.cli.operating.consent import check_can_confirm, confirms, confirms_by_name, declined
 from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.targets import parse_assignment
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
-from tidelog.cli.session import Session, ending_with_a_status
+from tidelog.cli.session import Session
 from tidelog.cli.topics.settings import dangers, parse_settings
 from tidelog.model import MAX_INT32
 from tidelog.phrases import plural
@@ -43,8 +37,8 @@ REMOVE_JSON = (
 )
 
 
-@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
-def alter_config(
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout_seconds")
+async def alter_config(
     session: Session,
     options: MutationOptions,
     name: TopicArgument,
@@ -58,7 +52,7 @@ def alter_config(
             "--unset", "-u", metavar="KEY", help="Reset a key to its default; may be repeated."
         ),
     ] = None,
-) -> None:
+) -> ExitStatus:
     """Change a topic's configuration.
 
     The change takes effect without a restart. Other keys do not change. If records may be lost, for
@@ -66,14 +60,31 @@ def alter_config(
     describes all keys.
     """
     settings = parse_settings(changed or (), "--set")
-    with ending_with_a_status(as_json=session.as_json):
-        if not settings and not unset:
-            raise UsageError("nothing is to be set or unset; give --set KEY=VALUE or --unset KEY")
-    session.run(lambda: _alter(session, options, name, settings, unset or []))
+    if not settings and not unset:
+        raise UsageError("nothing is to be set or unset; give --set KEY=VALUE or --unset KEY")
+    async with await options.admin(session) as admin:
+        alter = partial(admin.alter_topic_config, name, settings, unset or (), options.timeout_ms)
+        altered = await alter(expected_revision=options.expected_revision, dry_run=True)
+        trace = None
+        if altered.changes and not options.dry_run:
+            risks = list(dangers(altered.changes))
+            if risks:
+                check_can_confirm(session, options, f"of topic {name!r}: {' '.join(risks)}"[:-1])
+            if risks and not options.yes and not confirms([*_change_lines(altered), *risks]):
+                return declined(session, "Nothing was changed.")
+            with traced_change(admin) as trace:
+                altered = await alter(expected_revision=altered.revision)
+    if session.as_json:
+        head = {"dry_run": options.dry_run, "topic": name}
+        write_json(head | asdict(altered) | {"trace_id": trace})
+    else:
+        _show_altered(name, altered, dry_run=options.dry_run)
+    note_pending(altered.pending_brokers, "acknowledged it")
+    return ExitStatus.DONE
 
 
-@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
-def add_partitions(
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout_seconds")
+async def add_partitions(
     session: Session,
     options: MutationOptions,
     name: TopicArgument,
@@ -90,20 +101,46 @@ def add_partitions(
             help="Brokers of each new partition, as 1,2:2,3. Default: spread over brokers.",
         ),
     ] = None,
-) -> None:
+) -> ExitStatus:
     """Add partitions after the last one.
 
     Records with a key go to other partitions than before. Consumers that rely on the order of
     records with the same key are affected. The command asks for confirmation, since partitions can
     only be removed together with their records.
     """
-    with ending_with_a_status(as_json=session.as_json):
-        placed = parse_assignment(assignment) if assignment is not None else []
-    session.run(lambda: _add(session, options, name, partitions, placed))
+    placed = parse_assignment(assignment) if assignment is not None else []
+    async with await options.admin(session) as admin:
+        add = partial(admin.add_partitions, name, partitions, options.timeout_ms)
+        resized = await add(
+            assignment=placed, expected_revision=options.expected_revision, dry_run=True
+        )
+        danger = f"topic {name!r} would get partitions that can only be removed with their records"
+        check_can_confirm(session, options, danger)
+        trace = None
+        # If the topic has that many partitions already, an earlier request may still be pending:
+        # the command waits for it.
+        if not options.dry_run:
+            shown = (
+                f"Topic {name} would get {plural(resized.partitions, 'more partition')}, "
+                f"{partitions:,} in all. Records with a key go to other partitions from then on, "
+                "and partitions can only be removed with their records."
+            )
+            if resized.partitions and not options.yes and not confirms([shown]):
+                return declined(session, "Nothing was added.")
+            fits = len(resized.assignment) <= MAX_ASSIGNED_PARTITIONS
+            with traced_change(admin) as trace:
+                # Exactly as planned, whichever brokers join in the meantime.
+                exact = resized.assignment if fits else placed
+                resized = await add(assignment=exact, expected_revision=resized.revision)
+    counts = {"added": resized.partitions, "assignment": resized.assignment}
+    if _report_resized(session, options, name, partitions, resized, trace, counts):
+        _show_added(name, partitions, resized, dry_run=options.dry_run)
+    note_pending(resized.pending_brokers, "acknowledged it")
+    return ExitStatus.DONE
 
 
-@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
-def remove_partitions(
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout_seconds")
+async def remove_partitions(
     session: Session,
     options: MutationOptions,
     name: TopicArgument,
@@ -111,16 +148,39 @@ def remove_partitions(
         int,
         typer.Option("--partitions", "-p", max=MAX_INT32, help="How many to keep: the first ones."),
     ],
-) -> None:
+) -> ExitStatus:
     """Delete the last partitions with all their records. Asks for the topic's name first.
 
     Records with a key go to other partitions than before.
     """
-    session.run(lambda: _remove(session, options, name, partitions))
+    async with await options.admin(session) as admin:
+        remove = partial(admin.remove_partitions, name, partitions, options.timeout_ms)
+        resized = await remove(expected_revision=options.expected_revision, dry_run=True)
+        danger = f"partitions of topic {name!r} and their records would be deleted for good"
+        check_can_confirm(session, options, danger)
+        trace = None
+        # If the topic has no more partitions already, an earlier request may still be pending: the
+        # command waits for it.
+        if not options.dry_run:
+            shown = _removal_text(name, partitions, resized, "will")
+            if resized.partitions and not options.yes and not confirms_by_name([shown], name):
+                return declined(session, "Nothing was removed.")
+            with traced_change(admin) as trace:
+                resized = await remove(confirm_topic=name, expected_revision=resized.revision)
+    counts = {"removed": resized.partitions, "brokers": resized.brokers}
+    if _report_resized(session, options, name, partitions, resized, trace, counts):
+        if options.dry_run:
+            write_line(_removal_text(name, partitions, resized, "would"))
+            write_note("This is a dry run: nothing was changed.")
+        else:
+            count = plural(resized.partitions, "partition")
+            write_line(f"Removed {count} of topic {name}: {partitions:,} are left.")
+    note_pending(resized.pending_brokers, "acknowledged it")
+    return ExitStatus.DONE
 
 
 @operation_options
-def set_replication_factor(
+async def set_replication_factor(
     session: Session,
     options: MutationOptions,
     topics: Annotated[
@@ -133,58 +193,19 @@ def set_replication_factor(
             "--replication-factor", "-r", max=MAX_INT32, help="Replicas of each partition."
         ),
     ],
-) -> None:
+) -> ExitStatus:
     """Change the number of a topic's replicas.
 
     New replicas are copied while the partitions stay available. A lower number first removes
     replicas on brokers that get no new replicas. Shows the plan and asks for confirmation.
     """
     count = plural(replication_factor, "replica")
-    spec = OperationSpec(
+    return await run_operation(
+        session,
+        options,
         lambda admin: partial(admin.set_replication_factor, topics, replication_factor),
-        f"partitions of {', '.join(topics)} would be given {count}",
+        danger=f"partitions of {', '.join(topics)} would be given {count}",
     )
-    session.run(lambda: run_operation(session, options, spec))
-
-
-async def _alter(
-    session: Session,
-    options: MutationOptions,
-    name: str,
-    changed: dict[str, str],
-    unset: Sequence[str],
-) -> ExitStatus:
-    async with await options.admin(session) as admin:
-        altered = await admin.alter_topic_config(
-            name,
-            changed,
-            unset,
-            options.timeout_ms,
-            expected_revision=options.expected_revision,
-            dry_run=True,
-        )
-        trace = None
-        if altered.changes and not options.dry_run:
-            risks = list(dangers(altered.changes))
-            if risks:
-                check_can_confirm(session, options, f"of topic {name!r}: {' '.join(risks)}"[:-1])
-            if risks and not options.yes and not confirms([*_change_lines(altered), *risks]):
-                return declined(session, "Nothing was changed.")
-            with traced_change(admin) as trace:
-                altered = await admin.alter_topic_config(
-                    name,
-                    changed,
-                    unset,
-                    options.timeout_ms,
-                    expected_revision=altered.revision,
-                )
-    if session.as_json:
-        head = {"dry_run": options.dry_run, "topic": name}
-        write_json(head | asdict(altered) | {"trace_id": trace})
-    else:
-        _show_altered(name, altered, dry_run=options.dry_run)
-    note_pending(altered.pending_brokers, "acknowledged it")
-    return ExitStatus.DONE
 
 
 def _show_altered(name: str, altered: AlteredConfig, *, dry_run: bool) -> None:
@@ -204,52 +225,6 @@ def _change_lines(altered: AlteredConfig) -> list[str]:
     return [f"{c.key}: {c.before or 'none'} -> {c.after or 'none'}" for c in altered.changes]
 
 
-async def _add(
-    session: Session,
-    options: MutationOptions,
-    name: str,
-    partitions: int,
-    assignment: Sequence[tuple[int, ...]],
-) -> ExitStatus:
-    async with await options.admin(session) as admin:
-        resized = await admin.add_partitions(
-            name,
-            partitions,
-            options.timeout_ms,
-            assignment=assignment,
-            expected_revision=options.expected_revision,
-            dry_run=True,
-        )
-        danger = f"topic {name!r} would get partitions that can only be removed with their records"
-        check_can_confirm(session, options, danger)
-        trace = None
-        # If the topic has that many partitions already, an earlier request may still be pending:
-        # the command waits for it.
-        if not options.dry_run:
-            shown = (
-                f"Topic {name} would get {plural(resized.partitions, 'more partition')}, "
-                f"{partitions:,} in all. Records with a key go to other partitions from then on, "
-                "and partitions can only be removed with their records."
-            )
-            if resized.partitions and not options.yes and not confirms([shown]):
-                return declined(session, "Nothing was added.")
-            fits = len(resized.assignment) <= MAX_ASSIGNED_PARTITIONS
-            with traced_change(admin) as trace:
-                resized = await admin.add_partitions(
-                    name,
-                    partitions,
-                    options.timeout_ms,
-                    # Exactly as planned, whichever brokers join in the meantime.
-                    assignment=resized.assignment if fits else assignment,
-                    expected_revision=resized.revision,
-                )
-    counts = {"added": resized.partitions, "assignment": resized.assignment}
-    if _report_resized(session, options, name, partitions, resized, trace, counts):
-        _show_added(name, partitions, resized, dry_run=options.dry_run)
-    note_pending(resized.pending_brokers, "acknowledged it")
-    return ExitStatus.DONE
-
-
 def _show_added(name: str, partitions: int, resized: ResizedTopic, *, dry_run: bool) -> None:
     count = plural(resized.partitions, "partition")
     if not dry_run:
@@ -260,46 +235,6 @@ def _show_added(name: str, partitions: int, resized: ResizedTopic, *, dry_run: b
     rows = [(n, ids_text(replicas)) for n, replicas in enumerate(resized.assignment, first)]
     write_table(("partition", "replicas"), rows)
     write_note("This is a dry run: nothing was changed.")
-
-
-async def _remove(
-    session: Session, options: MutationOptions, name: str, partitions: int
-) -> ExitStatus:
-    async with await options.admin(session) as admin:
-        resized = await admin.remove_partitions(
-            name,
-            partitions,
-            options.timeout_ms,
-            expected_revision=options.expected_revision,
-            dry_run=True,
-        )
-        danger = f"partitions of topic {name!r} and their records would be deleted for good"
-        check_can_confirm(session, options, danger)
-        trace = None
-        # If the topic has no more partitions already, an earlier request may still be pending: the
-        # command waits for it.
-        if not options.dry_run:
-            shown = _removal_text(name, partitions, resized, "will")
-            if resized.partitions and not options.yes and not confirms_by_name([shown], name):
-                return declined(session, "Nothing was removed.")
-            with traced_change(admin) as trace:
-                resized = await admin.remove_partitions(
-                    name,
-                    partitions,
-                    options.timeout_ms,
-                    confirm_topic=name,
-                    expected_revision=resized.revision,
-                )
-    counts = {"removed": resized.partitions, "brokers": resized.brokers}
-    if _report_resized(session, options, name, partitions, resized, trace, counts):
-        if options.dry_run:
-            write_line(_removal_text(name, partitions, resized, "would"))
-            write_note("This is a dry run: nothing was changed.")
-        else:
-            count = plural(resized.partitions, "partition")
-            write_line(f"Removed {count} of topic {name}: {partitions:,} are left.")
-    note_pending(resized.pending_brokers, "acknowledged it")
-    return ExitStatus.DONE
 
 
 def _removal_text(name: str, partitions: int, resized: ResizedTopic, will: str) -> str:

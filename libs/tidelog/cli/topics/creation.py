@@ -13,7 +13,7 @@ from tidelog.cli.operating.beginning import in_doubt, note_pending
 from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.targets import assignment_text, parse_assignment
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
-from tidelog.cli.session import Session, ending_with_a_status
+from tidelog.cli.session import Session
 from tidelog.cli.topics.settings import parse_settings
 from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
@@ -47,8 +47,8 @@ class NewTopic:
     assignment: Sequence[tuple[int, ...]] = ()
 
 
-@shared_options("dry_run", "operation_id", "requested_by", "timeout")
-def create(
+@shared_options("dry_run", "operation_id", "requested_by", "timeout_seconds")
+async def create(
     session: Session,
     options: MutationOptions,
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the new topic.")],
@@ -98,15 +98,14 @@ def create(
     they continue by themselves. --dry-run shows where the replicas would be placed.
     """
     settings = parse_settings(config or ())
-    with ending_with_a_status(as_json=session.as_json):
-        placed = parse_assignment(assignment) if assignment is not None else []
+    placed = parse_assignment(assignment) if assignment is not None else []
     # The cluster rejects counts that contradict the assignment.
     if partitions is None:
         partitions = len(placed) or 1
     if replication_factor is None and placed:
         replication_factor = len(placed[0])
     topic = NewTopic(name, partitions, replication_factor, settings, placed)
-    session.run(lambda: _create(session, options, topic))
+    await _create(session, options, topic)
 
 
 async def _create(session: Session, options: MutationOptions, topic: NewTopic) -> None:

@@ -22,23 +22,17 @@ DELETE_JSON = (
 )
 
 
-@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout")
-def delete(session: Session, options: MutationOptions, name: TopicArgument) -> None:
+@shared_options("dry_run", "yes", "requested_by", "expected_revision", "timeout_seconds")
+async def delete(session: Session, options: MutationOptions, name: TopicArgument) -> ExitStatus:
     """Delete a topic with all its records. Asks for its name first, on a terminal."""
-    session.run(lambda: _delete(session, options, name, options.expected_revision))
-
-
-async def _delete(
-    session: Session, options: MutationOptions, name: str, expected_revision: int
-) -> ExitStatus:
     async with await options.admin(session) as admin:
         # The controller is queried, because it deletes the topic and brokers may not have it yet.
         (topic,) = await admin.topic_details([name], with_partitions=False)
         danger = f"topic {name!r} and its records would be deleted for good"
         check_can_confirm(session, options, danger)
-        if options.dry_run or expected_revision:
+        if options.dry_run or options.expected_revision:
             # A rejection comes before the confirmation.
-            plan = await admin.plan_deletion(name, expected_revision=expected_revision)
+            plan = await admin.plan_deletion(name, expected_revision=options.expected_revision)
         if options.dry_run:
             _show_plan(session, topic, plan)
             return ExitStatus.DONE
@@ -52,7 +46,7 @@ async def _delete(
                 name,
                 options.timeout_ms,
                 topic_id=topic.topic_id,
-                expected_revision=expected_revision,
+                expected_revision=options.expected_revision,
             )
     if session.as_json:
         done = {"pending_brokers": pending, "trace_id": trace_id}

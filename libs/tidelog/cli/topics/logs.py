@@ -2,72 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from tidelog.cli.output import duration_text, size_text, write_line, write_note, write_table
 from tidelog.client.descriptions import TopicDescription
 from tidelog.client.service_states import ReportedStates
-from tidelog.inspection.model import NOT_KNOWN, ReplicaState
-from tidelog.inspection.replica_reports import leader_of, progress_of, replicas_by_partition
-
-_UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaLog:
-    """The log of a replica. None: no broker reports it. Lags are measured by the leader; the
-    leader's own are 0."""
-
-    partition: int
-    broker_id: int
-    role: str
-    log_start_offset: int | None
-    high_watermark: int | None
-    log_end_offset: int | None
-    size_bytes: int | None
-    lag_records: int | None
-    lag_ms: int | None
+from tidelog.inspection.replica_reports import ReplicaLog, log_of, replicas_by_partition
 
 
 def replica_logs(topic: TopicDescription, reported: ReportedStates) -> list[ReplicaLog]:
     by_partition = replicas_by_partition(reported.states, topic.name)
     return [
-        log
+        log_of(described.partition, broker_id, by_partition.get(described.partition, {}))
         for described in topic.partitions
-        for log in _logs(
-            described.partition, described.replicas, by_partition.get(described.partition, {})
-        )
+        for broker_id in described.replicas
     ]
-
-
-def _logs(
-    partition: int, broker_ids: Sequence[int], replicas: Mapping[int, ReplicaState]
-) -> Iterator[ReplicaLog]:
-    leader = leader_of(replicas)
-    for broker_id in broker_ids:
-        reported, progress = replicas.get(broker_id), progress_of(leader, broker_id)
-        leads = reported is not None and reported is leader
-        end = (
-            reported.log_end_offset
-            if reported
-            else _known(progress.log_end_offset if progress else None)
-        )
-        yield ReplicaLog(
-            partition,
-            broker_id,
-            reported.role if reported else _UNKNOWN,
-            reported.log_start_offset if reported else None,
-            reported.high_watermark if reported else None,
-            end,
-            reported.size_bytes if reported else None,
-            0 if leads else _known(progress.lag_records if progress else None),
-            0 if leads else _known(progress.lag_ms if progress else None),
-        )
-
-
-def _known(value: int | None) -> int | None:
-    return None if value == NOT_KNOWN else value
 
 
 def show_logs(logs: Sequence[ReplicaLog], reported: ReportedStates) -> None:

@@ -31,8 +31,8 @@ RECOVER_JSON = (
 )
 
 
-@shared_options("dry_run", "yes", "requested_by", "timeout")
-def recover(
+@shared_options("dry_run", "yes", "requested_by", "timeout_seconds")
+async def recover(
     session: Session,
     options: MutationOptions,
     name: TopicArgument,
@@ -54,7 +54,7 @@ def recover(
             help="Do not wait for the replicas last known to be in sync; they are lost for good.",
         ),
     ] = False,
-) -> None:
+) -> ExitStatus:
     """Elect the best surviving replica of partitions without a leader.
 
     Records that only lost replicas held are gone, even if they were acknowledged. Asks for
@@ -62,17 +62,6 @@ def recover(
     choose elects a chosen replica.
     """
     partition_ids = sorted(set(partitions or ()))
-    session.run(lambda: _recover(session, options, name, partition_ids, live=from_live_replicas))
-
-
-async def _recover(
-    session: Session,
-    options: MutationOptions,
-    name: str,
-    partition_ids: Sequence[int],
-    *,
-    live: bool,
-) -> ExitStatus:
     async with await options.admin(session) as admin:
         (topic,) = await admin.topic_details([name])
         check_can_confirm(session, options, f"records of topic {name!r} may be lost for good")
@@ -85,13 +74,14 @@ async def _recover(
             described = await admin.describe_recovery(
                 name, partition_ids, min(options.timeout_ms, MAX_DESCRIBE_MS)
             )
-            _show_plan(session, topic, described, live=live)
+            _show_plan(session, topic, described, live=from_live_replicas)
             return ExitStatus.DONE
-        if leaderless and not options.yes and not _consented(topic, leaderless, live=live):
+        needs_consent = bool(leaderless) and not options.yes
+        if needs_consent and not _consented(topic, leaderless, live=from_live_replicas):
             return declined(session, "Nothing was recovered.")
         with traced_change(admin) as trace_id:
             recovered = await admin.recover_partitions(
-                name, partition_ids, options.timeout_ms, from_live_replicas=live
+                name, partition_ids, options.timeout_ms, from_live_replicas=from_live_replicas
             )
     if session.as_json:
         results = [{"partition": r.partition, "error": error_document(r.error)} for r in recovered]

@@ -36,8 +36,8 @@ CONFIG_JSON = (
 )
 
 
-@shared_options("timeout")
-def list_(
+@shared_options("timeout_seconds")
+async def list_(
     session: Session,
     options: MutationOptions,
     internal: Annotated[
@@ -54,48 +54,6 @@ def list_(
     ] = False,
 ) -> None:
     """List all topics and their health."""
-    session.run(lambda: _list(session, options, contains, internal=internal, unwell=unwell))
-
-
-@shared_options("timeout")
-def describe(
-    session: Session,
-    options: MutationOptions,
-    name: TopicArgument,
-    logs: Annotated[
-        bool,
-        typer.Option(
-            "--logs",
-            help="Also the offsets, size and lag of each replica's log, as brokers report them.",
-        ),
-    ] = False,
-) -> None:
-    """Show a topic and its partitions.
-
-    Shows its settings, and the leader, replicas and ISR of each partition.
-    """
-    session.run(lambda: _describe(session, options, name, logs=logs))
-
-
-@shared_options("timeout")
-def config(
-    session: Session,
-    options: MutationOptions,
-    name: TopicArgument,
-    set_only: Annotated[
-        bool, typer.Option("--set-only", help="Only what was set for the topic.")
-    ] = False,
-) -> None:
-    """Show every key of a topic's configuration.
-
-    Shows the effective value, and what the key does.
-    """
-    session.run(lambda: _config(session, options, name, only_set=set_only))
-
-
-async def _list(
-    session: Session, options: MutationOptions, contains: str, *, internal: bool, unwell: bool
-) -> None:
     async with options.broker_admin(session) as admin:
         every = await admin.list_topics(internal=internal)
     topics = [
@@ -104,7 +62,7 @@ async def _list(
         if contains in topic.name and not (unwell and str(HealthCounts.of([topic])) == SOUND)
     ]
     if session.as_json:
-        write_json([_summary(topic) for topic in topics])
+        write_json([_head(topic) | asdict(HealthCounts.of([topic])) for topic in topics])
     elif every and not topics:
         write_note("There are no such topics.")
     elif not topics:
@@ -124,17 +82,23 @@ async def _list(
         )
 
 
-def _summary(topic: TopicDescription) -> dict[str, object]:
-    return {
-        "topic": topic.name,
-        "topic_id": topic.topic_id,
-        "replication_factor": topic.replication_factor,
-        "config": dict(topic.config),
-        **asdict(HealthCounts.of([topic])),
-    }
+@shared_options("timeout_seconds")
+async def describe(
+    session: Session,
+    options: MutationOptions,
+    name: TopicArgument,
+    logs: Annotated[
+        bool,
+        typer.Option(
+            "--logs",
+            help="Also the offsets, size and lag of each replica's log, as brokers report them.",
+        ),
+    ] = False,
+) -> None:
+    """Show a topic and its partitions.
 
-
-async def _describe(session: Session, options: MutationOptions, name: str, *, logs: bool) -> None:
+    Shows its settings, and the leader, replicas and ISR of each partition.
+    """
     async with options.broker_admin(session) as admin:
         topic = await admin.describe_topic(name)
     if logs:
@@ -154,13 +118,57 @@ async def _describe(session: Session, options: MutationOptions, name: str, *, lo
         _show(topic)
 
 
-def _document(topic: TopicDescription) -> dict[str, Any]:
-    """A missing leader or unclean election is null."""
+@shared_options("timeout_seconds")
+async def config(
+    session: Session,
+    options: MutationOptions,
+    name: TopicArgument,
+    set_only: Annotated[
+        bool, typer.Option("--set-only", help="Only what was set for the topic.")
+    ] = False,
+) -> None:
+    """Show every key of a topic's configuration.
+
+    Shows the effective value, and what the key does.
+    """
+    async with await options.admin(session) as admin:
+        (topic,) = await admin.topic_details([name], with_partitions=False)
+    entries = [entry for entry in topic.config if entry.is_set or not set_only]
+    if session.as_json:
+        head = {"topic": name, "topic_id": topic.topic_id, "revision": topic.revision}
+        write_json(head | {"config": [asdict(entry) for entry in entries]})
+        return
+    write_line(f"Topic     {name}")
+    write_line(f"Revision  {topic.revision}")
+    if not entries:
+        write_line("Config    all defaults")
+        return
+    write_line()
+    rows = [
+        (
+            entry.key,
+            entry.value or "-",
+            "set" if entry.is_set else "default",
+            entry.default_value or "-",
+            entry.description,
+        )
+        for entry in entries
+    ]
+    write_table(("key", "value", "which is", "default", "meaning"), rows)
+
+
+def _head(topic: TopicDescription) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,
         "replication_factor": topic.replication_factor,
         "config": dict(topic.config),
+    }
+
+
+def _document(topic: TopicDescription) -> dict[str, Any]:
+    """A missing leader or unclean election is null."""
+    return _head(topic) | {
         "partitions": [
             asdict(partition)
             | {
@@ -213,30 +221,3 @@ def _move_row(partition: PartitionDescription) -> tuple[object, ...]:
         ids_text(partition.leaving_replicas),
         partition.moving_operation or "-",
     )
-
-
-async def _config(session: Session, options: MutationOptions, name: str, *, only_set: bool) -> None:
-    async with await options.admin(session) as admin:
-        (topic,) = await admin.topic_details([name], with_partitions=False)
-    entries = [entry for entry in topic.config if entry.is_set or not only_set]
-    if session.as_json:
-        head = {"topic": name, "topic_id": topic.topic_id, "revision": topic.revision}
-        write_json(head | {"config": [asdict(entry) for entry in entries]})
-        return
-    write_line(f"Topic     {name}")
-    write_line(f"Revision  {topic.revision}")
-    if not entries:
-        write_line("Config    all defaults")
-        return
-    write_line()
-    rows = [
-        (
-            entry.key,
-            entry.value or "-",
-            "set" if entry.is_set else "default",
-            entry.default_value or "-",
-            entry.description,
-        )
-        for entry in entries
-    ]
-    write_table(("key", "value", "which is", "default", "meaning"), rows)

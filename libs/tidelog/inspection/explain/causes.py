@@ -181,6 +181,7 @@ class Symptom:
 
     - `one`: a sentence about it.
     - `many`: continues "14 partitions …" if several have the same cause, roots and `many`.
+    - `next_step`: a function of the names of all such partitions if its commands name them.
     """
 
     cause: str
@@ -188,12 +189,10 @@ class Symptom:
     name: TopicPartition
     one: str
     many: str
-    next_step: str
+    next_step: str | Callable[[Sequence[TopicPartition]], str]
     evidence: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
     broker: int = -1
-    # Returns the next step for several such partitions, if its commands name them.
-    next_for: Callable[[Sequence[TopicPartition]], str] | None = None
 
     @property
     def roots(self) -> tuple[Root, ...]:

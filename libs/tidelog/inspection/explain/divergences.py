@@ -38,14 +38,13 @@ def _symptom(
             "written to it"
         )
     one = _next_step_of_sole if is_sole else _next_step
-    next_for = partial(next_steps.for_each, partial(one, concerned))
     return Symptom(
         causes.REPLICAS_DIVERGED,
         causes.CRITICAL,
         name,
         f"{which}, at offsets {offsets}; the checksums of all of them hold",
         f"have replicas on {brokers(concerned)} that hold different committed records",
-        next_for([name]),
+        partial(next_steps.for_each, partial(one, concerned)),
         tuple(
             _evidence(name, own, diverged)
             for own, replica in reports
@@ -53,7 +52,6 @@ def _symptom(
         ),
         (),
         reports[0][0],
-        next_for=next_for,
     )
 
 

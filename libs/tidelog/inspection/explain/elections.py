@@ -37,19 +37,17 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if view.has_no_controller:
         reasons.append(_no_controller_to_elect())
     many = _waits_for(key, unavailable)
-    next_for = partial(
-        _next_step, key, unavailable, _paused(candidates), _with_running_broker(candidates)
-    )
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
         name,
         f"{name} has no leader: it can be neither written nor read; {many}",
         f"have no leader; each {many}",
-        next_for([name]),
+        partial(
+            _next_step, key, unavailable, _paused(candidates), _with_running_broker(candidates)
+        ),
         tuple(evidence),
         tuple(reasons),
-        next_for=next_for,
     )
 
 
@@ -219,8 +217,7 @@ def _candidate_state(
             else f"it {reason.words}"
         )
         return _CandidateState(member, f"{was}; {gone}", reason)
-    replica = view.replica(key, broker_id)
-    failure = None if replica is None else failure_of(replica, broker_id)
+    failure = failure_of(view.replica(key, broker_id), broker_id)
     if failure is not None:
         words = f"{was}; it {failure.words}"
         return _CandidateState(member, words, failure, is_broker_running=True)
@@ -250,6 +247,15 @@ def _no_controller_to_elect() -> Reason:
     return Reason(Root(causes.NO_CONTROLLER), "there is no active controller to elect a leader")
 
 
+def _why_no_election(view: ClusterView) -> list[Reason]:
+    """Returns what keeps any controller from changing the partition, or nothing."""
+    if view.has_no_controller:
+        return [_no_controller_to_elect()]
+    if not view.store_accepts_changes:
+        return [Reason(view.lost_store_root, "accepts no changes")]
+    return []
+
+
 def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     """The key names a leader that serves no client, and no other has been elected yet."""
     liveness = view.liveness(key.leader)
@@ -259,7 +265,7 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     reason = why_broker_does_nothing(view, key.leader)
     assert reason is not None
     name = name_of_key(key)
-    reasons = [reason]
+    reasons = [reason, *_why_no_election(view)]
     next_step = next_steps.of_leader_gone(
         key.leader,
         is_paused=liveness is Liveness.PAUSED,
@@ -267,10 +273,8 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         has_controller=not view.has_no_controller,
     )
     if view.has_no_controller:
-        reasons.append(_no_controller_to_elect())
         waits = "no other is elected, because no controller is active"
     elif not view.store_accepts_changes:
-        reasons.append(Reason(view.lost_store_root, "accepts no changes"))
         waits = "no other can be elected while the metadata store accepts no changes"
     elif starts:
         waits = "it leads again once the controller has commanded it, or another is elected"
@@ -321,18 +325,16 @@ def _leader_gone_for_good(
     waits = _waits_for(key, unavailable)
     paused_brokers = sorted({*_paused(candidates), *([key.leader] if paused else [])})
     running = _with_running_broker(candidates)
-    next_for = partial(_next_step, key, unavailable, paused_brokers, running)
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
         name,
         f"{name} is led by {gone}, and no other can be elected; it {waits}",
         f"are led by {gone}, and no other can be elected; each {waits}",
-        next_for([name]),
+        partial(_next_step, key, unavailable, paused_brokers, running),
         (_named_leader(key), *(candidate.evidence for candidate in candidates)),
         tuple(candidate.reason for candidate in candidates if candidate.reason is not None),
         key.leader,
-        next_for=next_for,
     )
 
 
@@ -342,12 +344,7 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
         return _without_replicas(view, key)
     found = [why_broker_does_nothing(view, broker_id) for broker_id in key.replicas]
     reasons = [reason for reason in found if reason is not None]
-    none_available = len(reasons) == len(found)
-    if view.has_no_controller:
-        reasons.append(_no_controller_to_elect())
-    elif not view.store_accepts_changes:
-        reasons.append(Reason(view.lost_store_root, "accepts no changes"))
-    if none_available:
+    if len(reasons) == len(found):
         why = "none of its replicas is available"
         next_step = f"Start any of brokers {listed(key.replicas)}."
     else:
@@ -365,7 +362,7 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
             f"{name}: its replicas are assigned to {brokers(key.replicas)}; of these "
             f"{listed(answering)} answer",
         ),
-        tuple(reasons),
+        (*reasons, *_why_no_election(view)),
     )
 
 
@@ -374,11 +371,7 @@ def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
     moments."""
     name, factor = name_of_key(key), key.replication_factor
     running = sum(1 for b in view.registry.brokers.values() if b.state == "running")
-    reasons: tuple[Reason, ...] = ()
-    if view.has_no_controller:
-        reasons = (_no_controller_to_elect(),)
-    elif not view.store_accepts_changes:
-        reasons = (Reason(view.lost_store_root, "accepts no changes"),)
+    reasons = _why_no_election(view)
     severity = causes.CRITICAL
     if not 0 < factor <= running:
         why = "fewer brokers run than its replication factor needs"
@@ -402,7 +395,7 @@ def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
         f"have no replicas yet: {why}",
         next_step,
         (f"{plural(running, 'broker')} {'is' if running == 1 else 'are'} running{required}",),
-        reasons,
+        tuple(reasons),
     )
 
 
@@ -431,11 +424,10 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
         f"the present leader epoch {key.leader_epoch} of {name} began with an unclean election: "
         "committed records may be lost",
         "are in leader epochs that began with an unclean election: committed records may be lost",
-        next_steps.of_unclean_election([name], at_ms),
+        partial(next_steps.of_unclean_election, elected_at_ms=at_ms),
         tuple(evidence),
         reboots.of_unclean_election(view, key),
         key.leader,
-        next_for=partial(next_steps.of_unclean_election, elected_at_ms=at_ms),
     )
 
 

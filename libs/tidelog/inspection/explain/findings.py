@@ -58,20 +58,16 @@ def explain(observed: Observation) -> tuple[Finding, ...]:
     seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
     following = root_causes.following(seen)
     found = [*_roots(view, following, scope), *_groups(seen)]
-    of_topics = (
+    of_parts = (
         *rejections.rejected(view),
         *key_placements.partitioners_differ(view),
         *repairs.repaired(view),
+        *controllers.deletions(view),
+        *waiting_operations.waiting(view),
     )
-    found += [f for f in of_topics if _in_scope(f, scope)]
+    found += [f for f in of_parts if _in_scope(f, scope)]
     # The roots of findings are reported with them, in every scope.
     named = {*map(str, following), *(because for finding in found for because in finding.because)}
-    found += [
-        f
-        for f in (*controllers.deletions(view), *waiting_operations.waiting(view))
-        if _in_scope(f, scope)
-    ]
-    named |= {because for finding in found for because in finding.because}
     found += [
         f
         for f in controllers.unacknowledged(view, following)
@@ -241,13 +237,13 @@ def _finding(group: Sequence[Symptom]) -> Finding:
     if not alone:
         evidence.append(f"partitions: {listed(names)}")
     broker_ids = {symptom.broker for symptom in group}
-    next_step = first.next_step if first.next_for is None else first.next_for(names)
+    step = first.next_step
     return Finding(
         first.cause,
         first.severity,
         first.one if alone else f"{len(group):,} partitions {first.many}",
         tuple(dict.fromkeys(evidence)),
-        next_step,
+        step if isinstance(step, str) else step(names),
         first.name.topic if len(topics) == 1 else "",
         first.name.partition if alone else -1,
         first.broker if len(broker_ids) == 1 else -1,

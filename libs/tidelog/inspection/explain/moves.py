@@ -56,21 +56,16 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         one = f"{name} is moved {path} and waits for {waited} to be in sync: {words}"
         many = f"are moved and wait for {waited} to be in sync: {words}"
         next_step = _next_step(move, reasons, blocked=blocked)
-    next_for = None
-    if blocked and not move.cancelled:
-        next_for = partial(_or_cancel, view, next_step)
-        next_step = next_for([name])
     return Symptom(
         cause,
         causes.WARNING if blocked else causes.INFO,
         name,
         one,
         many,
-        next_step,
+        partial(_or_cancel, view, next_step) if blocked and not move.cancelled else next_step,
         (_evidence(key, move), *lines),
         reasons,
         move.waits_for[0] if len(move.waits_for) == 1 else -1,
-        next_for=next_for,
     )
 
 

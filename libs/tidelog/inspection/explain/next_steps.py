@@ -4,74 +4,16 @@ does not help while these are missing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.formatting import MAX_NAMED, brokers, clock_time, listed
+from tidelog.inspection.explain.formatting import MAX_NAMED, clock_time, listed
 from tidelog.model import TopicPartition
 from tidelog.phrases import PREFERRED_AT_ONCE, PREFERRED_RETURN
 
 MAX_COMMANDS = 3
 # The trace begins this long before an election, to show what led to it.
 TRACED_BEFORE_MS = 60_000
-
-
-class Stall(NamedTuple):
-    """Why a high watermark does not advance.
-
-    - `missing`: replicas that are not in the ISR.
-    - `holding`: followers in the maximal ISR that lack the next records; empty if the leader itself
-      is the reason.
-    - `left`: number of members of the maximal ISR without these.
-    """
-
-    leader: int
-    store_unreachable: bool
-    under_min_isr: bool
-    min_isr: int
-    missing: Sequence[int]
-    holding: Sequence[int]
-    left: int
-
-
-def of_stall(stall: Stall) -> str:
-    if stall.under_min_isr:
-        return _below_min_isr(stall)
-    if not stall.holding:
-        return f"Check broker {stall.leader}, its leader, and its disk: no follower causes it."
-    holding = brokers(stall.holding)
-    if stall.store_unreachable:
-        return (
-            f"Repair {holding}, or restore the metadata store: without it no replica can be "
-            "removed from the ISR."
-        )
-    if stall.left < stall.min_isr:
-        return (
-            f"Repair {holding}: without {holding} the ISR is below min ISR, so that the high "
-            "watermark advances only when enough replicas are back."
-        )
-    return (
-        "See what it follows from; a follower that cannot keep up leaves the ISR after "
-        "replica_lag_time_max_ms, and the high watermark advances."
-    )
-
-
-def _below_min_isr(stall: Stall) -> str:
-    step = (
-        f"bring {brokers(sorted(stall.missing))} back into the ISR"
-        if stall.missing
-        else "compare the topic's min_insync_replicas with its replication factor"
-    )
-    if stall.store_unreachable:
-        step = (
-            "restore access to the metadata store, without which no replica joins the ISR; "
-            f"then {step}"
-        )
-    return (
-        f"{step[0].upper()}{step[1:]}. The high watermark advances when {stall.min_isr} replicas "
-        "are in sync, and not before."
-    )
 
 
 def of_leader_gone(

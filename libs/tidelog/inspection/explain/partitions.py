@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from tidelog.inspection.explain import broker_pressures, causes, next_steps
-from tidelog.inspection.explain.causes import Reason, Root, Symptom
+from tidelog.inspection.explain import causes, next_steps
+from tidelog.inspection.explain.causes import Reason, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.divergences import diverged_replicas
 from tidelog.inspection.explain.elections import no_leader, unclean_election
@@ -23,13 +23,11 @@ from tidelog.inspection.explain.replicas import (
     why_behind,
     why_broker_does_nothing,
 )
-from tidelog.inspection.model import FollowerProgress, LeaderState, PartitionKeyState, ReplicaState
+from tidelog.inspection.explain.stalls import stalled
+from tidelog.inspection.model import FollowerProgress, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.phrases import plural
 
-# In every partition with writes, records wait for the high watermark as long as a replica fetch
-# takes.
-HW_STALLED_MIN_MS = 1_000
 # These do not apply to a replica that its leader reports as in sync: the leader was queried at
 # another moment than the service that reported the key.
 _PASSING = frozenset({causes.BROKER_BUSY, causes.COMMAND_BACKLOG, causes.COMMAND_OVERDUE})
@@ -69,7 +67,7 @@ def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
         yield _under_min_isr(view, key, in_sync, missing, reasons)
     leading = view.leading(key)
     if leading is not None:
-        yield from _standing_still(view, key, leading, under_min_isr, reasons)
+        yield from stalled(view, key, leading, reasons, under_min_isr=under_min_isr)
     for symptom in (
         late_leader(view, key),
         unclean_election(view, key),
@@ -217,150 +215,6 @@ def _under_min_isr(
     )
 
 
-def _standing_still(
-    view: ClusterView,
-    key: PartitionKeyState,
-    leading: tuple[ReplicaState, LeaderState],
-    under_min_isr: bool,
-    why_missing: tuple[Reason, ...],
-) -> Iterator[Symptom]:
-    replica, leader = leading
-    if leader.hw_stalled_ms < HW_STALLED_MIN_MS:
-        return
-    name = name_of_key(key)
-    progress_line = (
-        f"{name}: broker-{key.leader}, the leader, reports: its high watermark is "
-        f"{replica.high_watermark}, its log ends at {replica.log_end_offset}, and nothing has "
-        f"moved for {span(leader.hw_stalled_ms)}"
-    )
-    if under_min_isr:
-        why, reasons = "the ISR is below min ISR", why_missing
-        lines: tuple[str, ...] = ()
-    else:
-        why, lines, reasons = _holders(view, key, leading)
-    yield Symptom(
-        causes.HW_STALLED,
-        causes.CRITICAL,
-        name,
-        f"the high watermark of {name} does not advance from {replica.high_watermark} because "
-        f"{why}: {plural(replica.log_end_offset - replica.high_watermark, 'record')} wait to be "
-        "committed",
-        f"have a high watermark that does not advance because {why}",
-        next_steps.of_stall(_stall(view, key, leading, under_min_isr)),
-        (progress_line, *lines),
-        reasons,
-        key.leader,
-    )
-    if leader.waiting_consumers:
-        yield _consumers_wait(name, key, replica, leader, why, reasons)
-
-
-def _stall(
-    view: ClusterView,
-    key: PartitionKeyState,
-    leading: tuple[ReplicaState, LeaderState],
-    under_min_isr: bool,
-) -> next_steps.Stall:
-    in_sync = ids(key.isr)
-    holding = [follower.broker_id for follower in _holding(leading)]
-    return next_steps.Stall(
-        key.leader,
-        view.cannot_write_store(key.leader),
-        under_min_isr,
-        key.min_isr,
-        [b for b in key.replicas if b not in in_sync],
-        holding,
-        len(leading[1].maximal_isr) - len(holding),
-    )
-
-
-def _holding(leading: tuple[ReplicaState, LeaderState]) -> list[FollowerProgress]:
-    """Returns the members of the ISR that hold back the high watermark, by broker id."""
-    replica, leader = leading
-    members = set(leader.maximal_isr)
-    holding = [
-        f
-        for f in leader.followers
-        if f.broker_id in members and f.log_end_offset <= replica.high_watermark
-    ]
-    return sorted(holding, key=lambda f: f.broker_id)
-
-
-def _holders(
-    view: ClusterView, key: PartitionKeyState, leading: tuple[ReplicaState, LeaderState]
-) -> tuple[str, tuple[str, ...], tuple[Reason, ...]]:
-    """Returns what holds back the high watermark: in words, with evidence, and the reasons."""
-    replica, _ = leading
-    holding = _holding(leading)
-    if not holding:
-        own = failure_of(replica, key.leader)
-        if own is not None:
-            return f"broker {key.leader}, its leader, {own.words}", own.evidence, (own,)
-        if replica.synced and replica.flushed_offset <= replica.high_watermark:
-            line = f"broker-{key.leader} has synced its own log only up to {replica.flushed_offset}"
-            late = broker_pressures.why_late(view, key.leader)
-            return (
-                f"the disk of broker {key.leader}, its leader, syncs no further",
-                (line,),
-                () if late is None else (late,),
-            )
-        return "no follower that the leader reports holds it back", (), ()
-    found = [(f.broker_id, why_behind(view, key, f.broker_id)) for f in holding]
-    lines = [
-        f"broker {f.broker_id} holds it back: "
-        + (
-            f"its log ends at {f.log_end_offset}, according to its last fetch"
-            if f.log_end_offset >= 0
-            else "its leader has received no fetch from it in this epoch"
-        )
-        for f in holding
-    ]
-    reasons = [reason for _, reason in found if reason is not None]
-    if reasons and view.cannot_write_store(key.leader):
-        stuck = (
-            "its leader cannot remove it from the ISR, because the metadata store is unreachable"
-        )
-        lines.append(stuck)
-        reasons.append(Reason(view.store_root(key.leader), "accepts no ISR change"))
-    words = ", ".join(
-        f"broker {broker_id} {reason.words if reason else 'has not fetched the newest records'}"
-        for broker_id, reason in found
-    )
-    return words, tuple(lines), tuple(reasons)
-
-
-def _consumers_wait(
-    name: TopicPartition,
-    key: PartitionKeyState,
-    replica: ReplicaState,
-    leader: LeaderState,
-    why: str,
-    reasons: tuple[Reason, ...],
-) -> Symptom:
-    waiting = sorted(leader.waiting_consumers, key=lambda w: w.offset)
-    evidence = tuple(
-        f"{name}: {plural(w.fetches, 'fetch', 'fetches')} at offset {w.offset} answered empty, "
-        f"the last {span(w.last_ms)} ago"
-        for w in waiting[:3]
-    )
-    between = (
-        f"between the high watermark ({replica.high_watermark}) and the log's end "
-        f"({replica.log_end_offset})"
-    )
-    return Symptom(
-        causes.CONSUMER_WAITS,
-        causes.WARNING,
-        name,
-        f"consumers of {name} at offset {listed([w.offset for w in waiting])} get nothing: that "
-        f"lies {between}, which does not advance because {why}",
-        f"have consumers that get nothing, because the high watermark does not advance: {why}",
-        "Nothing is wrong with the consumer; it continues when the high watermark advances.",
-        evidence,
-        (*reasons, Reason(Root(causes.HW_STALLED, key.leader), "holds back records")),
-        key.leader,
-    )
-
-
 def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     """Reported if the preferred replica could lead. If it could not, that has its own cause."""
     if key.move is not None:
@@ -376,24 +230,23 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if preferred in view.control.in_maintenance:
         summary = f"{leads}, its preferred leader, is in maintenance"
         of_all = f"are not led by their preferred leader, broker {preferred}: it is in maintenance"
-        next_for = partial(next_steps.of_maintenance, preferred)
+        next_step = partial(next_steps.of_maintenance, preferred)
     else:
         summary = f"{leads} is its preferred leader"
         of_all = f"are not led by their preferred leader, broker {preferred}"
-        next_for = partial(next_steps.of_not_preferred, has_controller=not view.has_no_controller)
+        next_step = partial(next_steps.of_not_preferred, has_controller=not view.has_no_controller)
     return Symptom(
         causes.NOT_PREFERRED_LEADER,
         causes.INFO,
         name,
         summary,
         of_all,
-        next_for([name]),
+        next_step,
         (
             f"{name}: the replicas are {listed(key.replicas)}, the ISR is {listed(ids(key.isr))}, "
             f"and broker {key.leader} leads in epoch {key.leader_epoch}",
         ),
         broker=preferred,
-        next_for=next_for,
     )
 
 
@@ -454,7 +307,6 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
             continue
         name = TopicPartition(replica.topic, replica.partition)
         ranges = listed(f"{d.first_offset} to {d.next_offset - 1}" for d in replica.damaged)
-        next_for = partial(next_steps.of_damaged_records, broker_id)
         yield Symptom(
             causes.RECORDS_DAMAGED,
             causes.CRITICAL,
@@ -462,12 +314,11 @@ def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
             f"records of {name} at offsets {ranges} cannot be read: the disk of broker "
             f"{broker_id}, the last that held them, damaged them",
             f"have records that the disk of broker {broker_id}, the last that held them, damaged",
-            next_for([name]),
+            partial(next_steps.of_damaged_records, broker_id),
             (
                 f"{name}: broker-{broker_id} reports: offsets {ranges} are damaged; all others "
                 f"from {replica.log_start_offset} to {replica.log_end_offset - 1} can be read",
             ),
             (),
             broker_id,
-            next_for=next_for,
         )

@@ -90,8 +90,10 @@ def not_queried(view: ClusterView, broker_id: int) -> Reason:
     return Reason(Root(causes.BROKER_BUSY, broker_id), "did not answer in time")
 
 
-def failure_of(replica: ReplicaState, broker_id: int) -> Reason | None:
+def failure_of(replica: ReplicaState | None, broker_id: int) -> Reason | None:
     """Returns why a replica accepts no records, as its own broker reports it."""
+    if replica is None:
+        return None
     cause, words = _OF_FAILURE.get(replica.failure, ("", ""))
     if not cause:
         if replica.role != "damaged":
@@ -117,7 +119,7 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
     if reason is not None:
         return reason
     replica = view.replica(key, broker_id)
-    failure = None if replica is None else failure_of(replica, broker_id)
+    failure = failure_of(replica, broker_id)
     if failure is not None:
         return failure
     if cut_offs.is_cut_off(view, broker_id):
@@ -260,9 +262,7 @@ def _unaware_leader(view: ClusterView, key: PartitionKeyState) -> str | None:
 
 def _why_not_up_to_date(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason | None:
     """Returns why a broker that answers may lack the newest state of a partition."""
-    replica = view.replica(key, broker_id)
-    failure = None if replica is None else failure_of(replica, broker_id)
-    reason = failure or _by_state(view, broker_id)
+    reason = failure_of(view.replica(key, broker_id), broker_id) or _by_state(view, broker_id)
     if reason is not None:
         return reason
     if view.store_lost(broker_id):

@@ -124,10 +124,6 @@ class ProduceResults(AnswerBody):
     topic: str
     results: list[RecordResult]
 
-    @property
-    def failed(self) -> int:
-        return sum(result.error is not None for result in self.results)
-
 
 class Header(AnswerBody):
     key: str

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from tidelog.admin_messages import LeaderChange
 from tidelog.admin_messages import RestartFinding as Finding
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
+from tidelog.inspection.model import ServiceState, StateRequest
+from tidelog.inspection.replica_reports import known
 from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, accepted_answer
 from tidelog_admin_api.bodies.broker_bodies import (
     BrokerPage,
@@ -24,12 +23,12 @@ from tidelog_admin_api.bodies.broker_bodies import (
     MaintenanceRequest,
     RestartCheckPage,
 )
-from tidelog_admin_api.bodies.leader_bodies import LeaderResult, LeaderResults
 from tidelog_admin_api.bodies.operation_bodies import BegunOperation
 from tidelog_admin_api.dependencies import AdminDep, StatesDep
 from tidelog_admin_api.paging import Key, PagingQuery, page_of
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, BrokerId, DryRun, TimeoutMs
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, multi_status
+from tidelog_admin_api.resources.leaders import leader_results
 
 # How long a broker may take to report its state.
 REPORT_TIMEOUT_MS = 1_000
@@ -83,13 +82,9 @@ def _process(reported: ServiceState) -> BrokerProcess:
         version=reported.version,
         started_at_ms=reported.started_at_ms,
         starting=broker.is_starting,
-        disk_free_bytes=_known(broker.disk_free_bytes),
-        move_bytes_per_second=_known(broker.move_bytes_per_second),
+        disk_free_bytes=known(broker.disk_free_bytes),
+        move_bytes_per_second=known(broker.move_bytes_per_second),
     )
-
-
-def _known(value: int) -> int | None:
-    return None if value == NOT_KNOWN else value
 
 
 @router.get("/{broker_id}/restart-check", responses=READ_PROBLEMS)
@@ -133,7 +128,7 @@ async def set_maintenance(
     return Maintenance(
         broker_id=broker_id,
         maintenance=body.maintenance,
-        leaders=_leaders(changes, answer),
+        leaders=leader_results(answer, changes).items,
         leaders_kept=kept,
     )
 
@@ -159,16 +154,9 @@ async def set_maintenance_of_several(
     return MaintenanceOfSeveral(
         broker_ids=broker_ids,
         maintenance=body.maintenance,
-        leaders=_leaders(changes, answer),
+        leaders=leader_results(answer, changes).items,
         leaders_kept=kept,
     )
-
-
-def _leaders(changes: list[LeaderChange], answer: Response) -> list[LeaderResult]:
-    results = LeaderResults.model_validate({"items": changes})
-    if results.has_failures:
-        answer.status_code = HTTPStatus.MULTI_STATUS
-    return results.items
 
 
 @router.post("/add", responses=ACCEPTED_RESPONSES)

@@ -19,7 +19,7 @@ from tidelog_admin_api.bodies.cluster_bodies import (
     Overview,
     PartitionMap,
 )
-from tidelog_admin_api.dependencies import AdminDep, ExplainsDep, OverviewsDep, StatesDep
+from tidelog_admin_api.dependencies import AdminDep, ExplainDep, OverviewsDep, StatesDep
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import BrokerQuery, PartitionQuery, TopicQuery, require_topic
 from tidelog_admin_api.problems import READ_PROBLEMS
@@ -81,7 +81,7 @@ explanations = APIRouter(prefix="/v1/explain", tags=["explain"])
 
 @explanations.get("", responses=READ_PROBLEMS)
 async def explain(
-    explains: ExplainsDep,
+    explain_part: ExplainDep,
     topic: TopicQuery = "",
     partition: PartitionQuery = None,
     broker: BrokerQuery = None,
@@ -101,6 +101,6 @@ async def explain(
     that do not answer.
     """
     require_topic(topic, partition)
-    explained = await explains.explain(Scope(topic, partition, broker), timeout_ms)
+    explained = await explain_part(Scope(topic, partition, broker), timeout_ms)
     well = not any(finding.severity in FAULTS for finding in explained.findings)
     return Explanation.of(explained, well=well)

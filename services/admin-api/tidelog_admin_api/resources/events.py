@@ -14,6 +14,7 @@ from starlette.types import Scope as AsgiScope
 from tidelog.state_changes.event import Kind
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.event_bodies import EventList, event_list
+from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.dependencies import EventsDep, GatewayDep, TimelinesDep
 from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.event_hub import END, MISSED, Bound, EventSource
@@ -23,7 +24,7 @@ from tidelog_admin_api.event_messages import (
     STATE_CHANGE,
     time_ms_of,
 )
-from tidelog_admin_api.limits import Bounds, Usage, client_of, stream
+from tidelog_admin_api.limits import Usage, client_of, stream
 from tidelog_admin_api.parameters import (
     DEFAULT_EVENTS,
     MAX_QUERY_ENTRIES,
@@ -115,7 +116,7 @@ class EventStream(StreamingResponse):
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, content: AsyncIterator[bytes], usage: Usage, bounds: Bounds) -> None:
+    def __init__(self, content: AsyncIterator[bytes], usage: Usage, bounds: AdminApiConfig) -> None:
         super().__init__(content, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         self._usage = usage
         self._bounds = bounds

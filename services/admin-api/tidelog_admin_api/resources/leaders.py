@@ -48,7 +48,7 @@ async def elect_preferred_leaders(
     """
     chosen = _chosen((body or ElectPreferredRequest()).partitions)
     changes = await admin.elect_preferred_leaders(chosen or None, timeout_ms, dry_run=dry_run)
-    return _results(answer, changes)
+    return leader_results(answer, changes)
 
 
 @router.post("/move", responses=_RESPONSES)
@@ -66,7 +66,7 @@ async def move_leaders(
         if name in leaders:
             raise invalid(f"{name} is named twice; name each partition once")
         leaders[name] = move.leader
-    return _results(answer, await admin.move_leaders(leaders, timeout_ms, dry_run=dry_run))
+    return leader_results(answer, await admin.move_leaders(leaders, timeout_ms, dry_run=dry_run))
 
 
 def _chosen(selectors: Iterable[PartitionSelector]) -> dict[str, list[int]]:
@@ -80,7 +80,8 @@ def _chosen(selectors: Iterable[PartitionSelector]) -> dict[str, list[int]]:
     return {topic: [] if topic in whole else numbers for topic, numbers in chosen.items()}
 
 
-def _results(answer: Response, changes: list[LeaderChange]) -> LeaderResults:
+def leader_results(answer: Response, changes: list[LeaderChange]) -> LeaderResults:
+    """Returns the body. Sets the status 207 if some leaders were not elected."""
     results = LeaderResults.model_validate({"items": changes})
     if results.has_failures:
         answer.status_code = HTTPStatus.MULTI_STATUS

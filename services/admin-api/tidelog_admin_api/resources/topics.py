@@ -12,7 +12,6 @@ from fastapi import APIRouter, Query, Response
 from tidelog.admin_messages import TopicDetails
 from tidelog.cli.health import SOUND, HealthCounts
 from tidelog.client import Admin
-from tidelog.client.admin_topics import DEFAULT_REPLICATION_FACTOR
 from tidelog.client.descriptions import TopicDescription
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.model import NO_LEADER
@@ -107,7 +106,7 @@ async def create_topic(
     if factor is None and body.assignment:
         factor = len(body.assignment[0])
     elif factor is None:
-        factor = await _default_factor(body, admin)
+        factor = await admin.default_replication_factor(body.topic, body.operation_id or "")
     config = {key: config_text(value) for key, value in body.config.items()}
     created = await admin.create_topic(
         body.topic,
@@ -126,25 +125,6 @@ async def create_topic(
     return CreatedTopic.of(
         created, topic=body.topic, partitions=partitions, replication_factor=factor, config=config
     )
-
-
-async def _default_factor(body: CreateTopicRequest, admin: Admin) -> int:
-    """Returns the replication factor for a request without one.
-
-    It is DEFAULT_REPLICATION_FACTOR, or the number of brokers if that is lower, as in the CLI.
-    A request that repeats an operation id gets the factor of the existing topic, even if the
-    number of brokers has changed.
-    """
-    if body.operation_id:
-        try:
-            existing = await details_of(body.topic, admin, with_partitions=False)
-        except TidelogError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-        else:
-            return existing.replication_factor
-    brokers = len((await admin.describe_cluster()).brokers)
-    return max(1, min(DEFAULT_REPLICATION_FACTOR, brokers))
 
 
 @router.get("/{topic}", responses={**TAGGED, **READ_PROBLEMS})
