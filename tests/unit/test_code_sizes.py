@@ -17,7 +17,6 @@ FOLDERS = ("bench", "deploy", "docs", "libs", "services", "tests")
 GENERATED = ROOT / "libs" / "tidelog" / "v1"
 
 LONG_FILES = {
-    "libs/tidelog/client/accumulator.py": 529,
     "tests/simulation/replica_rules.py": 517,
     "tests/simulation/store_rules.py": 546,
     "tests/unit/broker/core/partition/test_producer_state.py": 537,
