@@ -10,12 +10,12 @@ from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,
     BrokerRegistration,
-    TopicDeletion,
     TopicEntry,
     encode,
     encode_leader_and_isr,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue
+from tidelog_runtime.metadata.topic_intents import TopicDeletion, encode_intent
 
 from .values import (
     BROKERS,
@@ -61,7 +61,7 @@ def _context(store: Store) -> Context:
     if store.value.epoch != NO_EPOCH:
         state = encode_leader_and_isr(to_production(store.value))
         _absorb(context, KEYS.leader_and_isr(PARTITION), state, at)
-    deletion = encode(TopicDeletion(stored))
+    deletion = encode_intent(TopicDeletion(stored))
     _absorb(context, KEYS.topic_deletion("model"), deletion, DELETION_AT)
     return context
 

@@ -17,11 +17,6 @@ FOLDERS = ("bench", "deploy", "docs", "libs", "services", "tests")
 GENERATED = ROOT / "libs" / "tidelog" / "v1"
 
 LONG_FILES = {
-    "libs/tidelog/client/accumulator.py": 529,
-    "libs/tidelog_runtime/metadata/schema.py": 563,
-    "services/broker/tidelog_broker/log/log.py": 560,
-    "services/broker/tidelog_broker/storage/log_directory.py": 570,
-    "services/controller/tidelog_controller/core/controller.py": 540,
     "tests/simulation/replica_rules.py": 517,
     "tests/simulation/store_rules.py": 546,
     "tests/unit/broker/core/partition/test_producer_state.py": 537,

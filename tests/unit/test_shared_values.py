@@ -27,8 +27,10 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
 from tidelog_runtime.metadata.topic_intents import (
     PartitionsAddition,
     PartitionsRemoval,
+    TopicDeletion,
     decode_partitions_addition,
     decode_partitions_removal,
+    decode_topic_deletion,
     encode_intent,
 )
 from tidelog_runtime.replica_control import (
@@ -157,8 +159,8 @@ def test_values_in_the_store_are_json_and_round_trip() -> None:
     controller = schema.ControllerEntry(1, "h:1")
     assert schema.decode_controller(schema.encode(controller)) == controller
     assert schema.decode_cluster(schema.encode(schema.ClusterEntry("c"))).cluster_id == "c"
-    deletion = schema.TopicDeletion("i")
-    assert schema.decode_topic_deletion(schema.encode(deletion)) == deletion
+    deletion = TopicDeletion("i")
+    assert decode_topic_deletion(encode_intent(deletion)) == deletion
 
 
 def test_a_topic_without_removed_partitions_is_written_as_by_older_releases() -> None:

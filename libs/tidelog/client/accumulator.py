@@ -20,6 +20,7 @@ from functools import cache
 
 from tidelog.client.delivery import Appended, Outcome
 from tidelog.client.open_batches import MAX_GATHERING_MS
+from tidelog.client.outgoing_requests import OutgoingRequests, RequestRound
 from tidelog.client.partition_queue import Idempotence, PartitionQueue
 from tidelog.client.produce_errors import (
     SEQUENCE_REJECTED,
@@ -38,7 +39,6 @@ from tidelog.client.sequences import Identity, Numbering, WriteOutcome
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog.record_batch import EncodedRecords
-from tidelog.request_bounds import MAX_PRODUCE_BATCHES, MAX_PRODUCE_PARTITIONS
 from tidelog.rpc.trace_context import Metadata
 
 # While a partition has batches in flight, an idempotent producer sends this many more together.
@@ -46,11 +46,11 @@ SHARED_BATCHES = 3
 
 
 class Accumulator:
-    """Queues of sealed batches by partition, and requests in flight by broker.
+    """Queues of sealed batches by partition.
 
-    Bounds: `max_in_flight_per_broker` requests to a broker, `max_in_flight_per_partition` of them
-    with batches of one partition; `max_request_bytes`, unless a single batch is larger;
-    MAX_UNSETTLED_BATCHES of a partition without an outcome. The caller bounds the total size.
+    Bounds: those of `OutgoingRequests`; `max_in_flight_per_partition` requests with batches of one
+    partition; MAX_UNSETTLED_BATCHES of a partition without an outcome. The caller bounds the total
+    size.
     `fatal`: the error that ended an idempotent producer. Later batches fail with it."""
 
     def __init__(
@@ -64,8 +64,9 @@ class Accumulator:
         producer_name: str = "",
     ) -> None:
         self._backoff = backoff
-        self._max_request_bytes = max_request_bytes
-        self._max_in_flight_per_broker = max_in_flight_per_broker
+        self._requests = OutgoingRequests(
+            max_request_bytes=max_request_bytes, max_in_flight_per_broker=max_in_flight_per_broker
+        )
         self._max_in_flight_per_partition = max_in_flight_per_partition
         self._idempotence = idempotence
         self._name = producer_name
@@ -73,8 +74,6 @@ class Accumulator:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # Queues with waiting batches; the queues that were served last are at the end.
         self._waiting: dict[TopicPartition, PartitionQueue] = {}
-        # By broker: the send time of each request without an answer; the newest is last.
-        self._in_flight: dict[int, dict[Request, int]] = {}
         self.unsettled = 0
         self.fatal: TidelogError | None = None
 
@@ -136,12 +135,12 @@ class Accumulator:
             queue = self._queues.get(partition)
             if queue is not None and self._would_wait(queue, leader, now_ms):
                 return blocked_ms
-            sent = self._in_flight.get(leader.broker_id)
-            if not sent:
+            newest_ms = self._requests.newest_ms(leader.broker_id)
+            if newest_ms is None:
                 return now_ms
-            if len(sent) >= self._max_in_flight_per_broker:
+            if not self._requests.has_room(leader.broker_id):
                 return blocked_ms
-            until_ms = next(reversed(sent.values())) + MAX_GATHERING_MS
+            until_ms = newest_ms + MAX_GATHERING_MS
             return until_ms if leader.broker_id not in to_be_asked() else now_ms
 
         return of
@@ -178,16 +177,16 @@ class Accumulator:
     ) -> list[Request]:
         """Moves batches that can be sent now into requests, at most one group per partition. Each
         request is in flight until `finish`. To send all, call this until it returns nothing."""
-        full: list[Request] = []
-        filling: dict[int, Request] = {}
+        requests = RequestRound(self._requests, now_ms)
         for queue in list(self._waiting.values()):
             leader = leader_of(queue.partition)
             if leader is None or not self._can_send(queue, leader, now_ms):
                 continue
-            request = self._request_for(leader, queue.waiting[0], filling, full, now_ms)
-            if request is not None:
-                self._take(queue, leader, request)
-        return [*full, *filling.values()]
+            if requests.take(queue, leader):
+                del self._waiting[queue.partition]
+                if queue.waiting:
+                    self._waiting[queue.partition] = queue
+        return requests.filled
 
     def _can_number(self, queue: PartitionQueue, numbering: Numbering) -> bool:
         """Returns whether the next batch has a sequence or can get one."""
@@ -201,63 +200,10 @@ class Accumulator:
         # If the room of each answer were used at once, batches would never share a request again.
         return not queue.in_flight or numbering.room >= min(len(queue.waiting), SHARED_BATCHES)
 
-    def _request_for(
-        self,
-        leader: Leader,
-        first: SealedBatch,
-        filling: dict[int, Request],
-        full: list[Request],
-        now_ms: int,
-    ) -> Request | None:
-        request = filling.get(leader.broker_id)
-        if request is not None:
-            if (
-                request.has_room(first, self._max_request_bytes)
-                and len(request.groups) < MAX_PRODUCE_PARTITIONS
-                and request.batch_count < MAX_PRODUCE_BATCHES
-            ):
-                return request
-            full.append(filling.pop(leader.broker_id))
-        in_flight = self._in_flight.setdefault(leader.broker_id, {})
-        if len(in_flight) >= self._max_in_flight_per_broker:
-            return None
-        request = filling[leader.broker_id] = Request(leader)
-        in_flight[request] = now_ms
-        return request
-
-    def _take(self, queue: PartitionQueue, leader: Leader, request: Request) -> None:
-        taken: list[SealedBatch] = []
-        numbering = queue.numbering
-        while queue.waiting:
-            batch = queue.waiting[0]
-            if taken and (
-                batch.alone
-                or taken[0].alone
-                or not request.has_room(batch, self._max_request_bytes)
-                or request.batch_count + len(taken) >= MAX_PRODUCE_BATCHES
-            ):
-                break
-            if batch.batch is None:
-                if numbering is None:
-                    batch.batch = batch.encoded.to_batch()
-                elif numbering.may_number:
-                    numbering.number(batch)
-                else:
-                    break
-            taken.append(queue.waiting.popleft())
-            request.count(batch)
-        first_in_line = numbering is not None and numbering.is_first(taken[0])
-        request.batch_count += len(taken)
-        request.groups.append(Group(queue.partition, leader, taken, first_in_line))
-        queue.in_flight += 1
-        del self._waiting[queue.partition]
-        if queue.waiting:
-            self._waiting[queue.partition] = queue
-
     def finish(self, request: Request) -> None:
         """Ends a request that is answered or never will be. The caller reports the result of each
         group through `appended` or `failed`."""
-        del self._in_flight[request.leader.broker_id][request]
+        self._requests.finish(request)
 
     def appended(self, group: Group, where: Appended) -> list[SealedBatch]:
         """Completes the batches of a group; returns them."""

@@ -23,27 +23,25 @@ class ResourcePressure:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerPressure:
+# The ids are fields of second base classes, so that they come before those of the pressure.
+@dataclass(frozen=True)
+class _OfBroker:
     broker_id: int
-    resource: str
-    used: int
-    limit: int
-    since_ms: int
-    detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerPressure:
+@dataclass(frozen=True)
+class _OfController:
     controller_id: int
-    resource: str
-    used: int
-    limit: int
-    since_ms: int
-    detail: str = ""
 
 
-Pressing = ResourcePressure | BrokerPressure | ControllerPressure
+@dataclass(frozen=True)
+class BrokerPressure(ResourcePressure, _OfBroker):
+    """A shortage of this broker, whichever process reports it."""
+
+
+@dataclass(frozen=True)
+class ControllerPressure(ResourcePressure, _OfController):
+    """A shortage of this controller, whichever process reports it."""
 
 
 FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
@@ -53,14 +51,14 @@ FEW_FILES_LEFT = 16
 FEW_FILES_LEFT_PERCENT = 3
 
 
-def has_no_files_left(pressure: Pressing | None) -> bool:
+def has_no_files_left(pressure: ResourcePressure | None) -> bool:
     if pressure is None or pressure.resource != FILES:
         return False
     left = pressure.limit - pressure.used
     return left <= max(FEW_FILES_LEFT, pressure.limit * FEW_FILES_LEFT_PERCENT // 100)
 
 
-def silencing(pressures: Mapping[str, Pressing]) -> str:
+def silencing(pressures: Mapping[str, ResourcePressure]) -> str:
     """Returns the resource whose shortage keeps a process from answering in time, or ""."""
     if has_no_files_left(pressures.get(FILES)):
         return FILES

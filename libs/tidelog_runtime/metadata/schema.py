@@ -326,14 +326,6 @@ class Throttle(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDeletion:
-    """Value of `admin/topics_delete/<topic>`: an intent that is kept until it is carried out."""
-
-    topic_id: str
-    trace_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class RecoveryConsent:
     """Value of `admin/recoveries/<topic>/<p>`: consent to one unclean election. It ends with the
     election of a leader."""
@@ -343,39 +335,6 @@ class RecoveryConsent:
     trace_id: str = ""
     # The replica to elect, whatever is lost by it; NO_LEADER: the best surviving one.
     broker_id: int = NO_LEADER
-
-
-@dataclass(frozen=True, slots=True)
-class NamedProducer:
-    """Value of `producers/<name>`."""
-
-    producer_id: int
-    producer_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionCounts:
-    """Value of `partition_counts/<name>`. `of_topics`: the number of partitions over which the
-    holders of this epoch distribute the records of each topic."""
-
-    producer_id: int
-    producer_epoch: int
-    of_topics: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class PassedTime:
-    """Value of `passed_time`. `passed`: pairs of a revision and the least number of milliseconds
-    until the next one; for the last pair, until the revision of the key. Oldest first."""
-
-    passed: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NextProducerId:
-    """Value of `producer_ids`: all lower ids have been given to brokers, in blocks."""
-
-    next_producer_id: int
 
 
 # Shared, because `json.dumps` makes a new encoder for each call.
@@ -471,12 +430,7 @@ def encode(
     | ControllerEntry
     | ControllerProcess
     | ClusterEntry
-    | TopicDeletion
-    | RecoveryConsent
-    | NamedProducer
-    | PartitionCounts
-    | PassedTime
-    | NextProducerId,
+    | RecoveryConsent,
 ) -> bytes:
     return _dump(_without_later_fields(asdict(value)))
 
@@ -522,28 +476,8 @@ def decode_throttle(value: bytes) -> Throttle:
     return Throttle(rate)
 
 
-def decode_topic_deletion(value: bytes) -> TopicDeletion:
-    return TopicDeletion(**known_fields(TopicDeletion, json.loads(value)))
-
-
 def decode_recovery_consent(value: bytes) -> RecoveryConsent:
     return RecoveryConsent(**known_fields(RecoveryConsent, json.loads(value)))
-
-
-def decode_named_producer(value: bytes) -> NamedProducer:
-    return NamedProducer(**json.loads(value))
-
-
-def decode_partition_counts(value: bytes) -> PartitionCounts:
-    return PartitionCounts(**json.loads(value))
-
-
-def decode_passed_time(value: bytes) -> PassedTime:
-    return PassedTime(tuple((revision, ms) for revision, ms in json.loads(value)["passed"]))
-
-
-def decode_next_producer_id(value: bytes) -> NextProducerId:
-    return NextProducerId(**json.loads(value))
 
 
 def unassigned(topic: TopicEntry, replicas: tuple[int, ...], min_isr: int) -> LeaderAndIsr:

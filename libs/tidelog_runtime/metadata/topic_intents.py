@@ -1,4 +1,4 @@
-"""Intents to add or remove a topic's partitions.
+"""Intents to delete a topic, and to add or remove its partitions.
 
 They are values of the metadata store ("Metadata" in docs/internals/protocol.md) and are kept
 until they are carried out.
@@ -8,6 +8,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+
+from tidelog_runtime.metadata.broker_directories import known_fields
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion:
+    """Value of `admin/topics_delete/<topic>`."""
+
+    topic_id: str
+    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +50,12 @@ class PartitionsRemoval:
     trace_id: str = ""
 
 
-def encode_intent(value: PartitionsAddition | PartitionsRemoval) -> bytes:
+def encode_intent(value: TopicDeletion | PartitionsAddition | PartitionsRemoval) -> bytes:
     return json.dumps(asdict(value), separators=(",", ":")).encode()
+
+
+def decode_topic_deletion(value: bytes) -> TopicDeletion:
+    return TopicDeletion(**known_fields(TopicDeletion, json.loads(value)))
 
 
 def decode_partitions_addition(value: bytes) -> PartitionsAddition:

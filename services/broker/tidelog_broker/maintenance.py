@@ -24,7 +24,7 @@ from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.storage.checkpoints import CheckpointWrite
 from tidelog_broker.storage.log_directory import LogDirectory
-from tidelog_broker.storage.replica_directories import Stray
+from tidelog_broker.storage.strays import Stray
 from tidelog_runtime.clock import Clock
 
 # The event loop runs after each slice of this many partitions.
@@ -259,7 +259,7 @@ class Maintenance:
         """Deletes expired strays that the store confirms as not assigned to this broker."""
         strays: list[Stray] = []
         await self._run_blocking(
-            lambda: strays.extend(self._logs.expired_strays(stray_retention_ms))
+            lambda: strays.extend(self._logs.strays.expired(stray_retention_ms))
         )
         if not strays:
             return
@@ -271,7 +271,7 @@ class Maintenance:
             deleted: list[Stray] = []
             try:
                 for stray in strays:
-                    await self._run_blocking(partial(self._logs.delete_stray, stray))
+                    await self._run_blocking(partial(self._logs.strays.delete, stray))
                     deleted.append(stray)
                     await asyncio.sleep(STRAY_PAUSE_S)
             finally:

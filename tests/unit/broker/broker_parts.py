@@ -41,11 +41,11 @@ from tidelog_broker.storage.replica_digests import ReadDone
 from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.producer_records import NamedProducer, encode_producer_record
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     BrokerRegistration,
     LeaderAndIsr,
-    NamedProducer,
     TopicEntry,
     encode,
     encode_leader_and_isr,
@@ -403,7 +403,7 @@ def topic_change(partitions: int = 1, topic_id: str = TOPIC_ID, revision: int = 
 def holder_change(producer_id: int, producer_epoch: int, revision: int = 9) -> Changed:
     """A client has taken the name of a producer."""
     key = KEYS.producer(f"name-of-{producer_id}")
-    value = encode(NamedProducer(producer_id, producer_epoch))
+    value = encode_producer_record(NamedProducer(producer_id, producer_epoch))
     return Changed(key, KeyValue(key, value, 1, revision), revision)
 
 

@@ -33,8 +33,8 @@ class Stored:
         return sorted(entry.name for entry in (self.path / "strays").iterdir())
 
     def sweep(self, kept_ms: int) -> None:
-        for stray in self.logs.expired_strays(kept_ms):
-            self.logs.delete_stray(stray)
+        for stray in self.logs.strays.expired(kept_ms):
+            self.logs.strays.delete(stray)
 
     def with_records(self, number: int = 3, name: TopicPartition = NAME) -> None:
         key = ReplicaKey(TOPIC_ID, name.partition)

@@ -23,7 +23,7 @@ from tidelog_broker.maintenance import ConfirmStrays, Maintenance
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
-from tidelog_broker.storage.replica_directories import Stray
+from tidelog_broker.storage.strays import Stray
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import (
@@ -253,7 +253,7 @@ async def test_old_segments_and_deleted_replicas_are_deleted_from_a_full_disk() 
     ):
         await asyncio.sleep(10)
     assert partition.log.log_start_offset == 2
-    assert broker.replicas.logs.expired_strays(0) == []
+    assert broker.replicas.logs.strays.expired(0) == []
 
 
 async def test_nothing_is_deleted_by_age_while_the_clock_is_in_doubt() -> None:
@@ -325,7 +325,7 @@ async def test_a_stray_is_deleted_once_the_store_agrees_and_no_checkpoint_names_
     broker.replicas.logs.set_aside(KEY)
     async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
-    assert broker.replicas.logs.expired_strays(0) == []
+    assert broker.replicas.logs.strays.expired(0) == []
     broker.replicas.memory.power_failure()
     assert Replicas(broker.replicas.disk).damaged == []
 
@@ -350,7 +350,7 @@ async def test_deletions_before_the_disk_rejected_one_are_reported() -> None:
         if stray.name == on(1):
             raise OSError(5, "no")
 
-    broker.replicas.logs.delete_stray = reject_the_second  # type: ignore[method-assign]
+    broker.replicas.logs.strays.delete = reject_the_second  # type: ignore[method-assign]
     async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
     assert [event.name for event in broker.replicas.events(Kind.DELETE)] == [on(0)]
@@ -375,7 +375,7 @@ async def test_deletions_requested_during_a_sweep_wait_for_the_next_one() -> Non
     maintenance = broker.with_blocking(meanwhile)
     async with at_work(maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
-    assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
+    assert [stray.key for stray in broker.replicas.logs.strays.expired(0)] == [KEY]
     assert Replicas(broker.replicas.disk).damaged == []
 
 
@@ -423,7 +423,7 @@ async def test_a_stray_that_the_store_assigns_here_stays() -> None:
     broker.replicas.logs.set_aside(KEY)
     async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(10)
-    assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
+    assert [stray.key for stray in broker.replicas.logs.strays.expired(0)] == [KEY]
 
 
 @pytest.mark.rule("timer-finds-silent-replicas")

@@ -21,12 +21,12 @@ from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     LeaderAndIsr,
     Member,
-    TopicDeletion,
     TopicEntry,
     encode,
     encode_leader_and_isr,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue
+from tidelog_runtime.metadata.topic_intents import TopicDeletion, encode_intent
 
 KEYS = Keys("test")
 NAME = TopicPartition("sea", 0)
@@ -87,7 +87,7 @@ class Store:
 
     def delete_topic(self) -> None:
         """Begin the deletion of the topic."""
-        self.put(KEYS.topic_deletion(NAME.topic), encode(TopicDeletion(TOPIC_ID)))
+        self.put(KEYS.topic_deletion(NAME.topic), encode_intent(TopicDeletion(TOPIC_ID)))
 
     def shrink(self) -> None:
         """Begin the removal of the topic's only partition."""

@@ -18,7 +18,7 @@ from tidelog.inspection.resource_pressures import (
     MEMORY,
     SCRUB,
     BrokerPressure,
-    Pressing,
+    ResourcePressure,
     has_no_files_left,
 )
 
@@ -84,7 +84,7 @@ def connects_most(view: ClusterView, broker_id: int, address: str) -> bool:
     return is_of_client(view.pressure(broker_id, CONNECTIONS), address)
 
 
-def is_of_client(pressure: Pressing | None, address: str) -> bool:
+def is_of_client(pressure: ResourcePressure | None, address: str) -> bool:
     """Whether this is the client whose many connections are reported."""
     return pressure is not None and _same_host(pressure.detail.removeprefix("from "), address)
 
@@ -141,7 +141,7 @@ def summary(view: ClusterView, root: Root) -> str:
     return shortage(root.cause, f"broker {root.broker}", pressure)
 
 
-def shortage(cause: str, who: str, pressure: Pressing) -> str:
+def shortage(cause: str, who: str, pressure: ResourcePressure) -> str:
     if cause == causes.OPEN_FILES:
         how = "has reached" if has_no_files_left(pressure) else "is near"
         uses = f"{pressure.used:,} of {pressure.limit:,} are open"
@@ -187,7 +187,7 @@ def evidence(view: ClusterView, root: Root) -> str:
     return reported(f"broker-{root.broker}", pressure, view.now_ms())
 
 
-def reported(service: str, pressure: Pressing, now_ms: int) -> str:
+def reported(service: str, pressure: ResourcePressure, now_ms: int) -> str:
     return (
         f"{service} reports: {pressure.resource} {pressure.used:,} of {pressure.limit:,} "
         f"{since(pressure.since_ms, now_ms)}{_detail(pressure)}"
@@ -200,16 +200,22 @@ def at_death(view: ClusterView, root: Root) -> BrokerPressure | None:
 
 
 def memory_at_death(view: ClusterView, root: Root) -> str:
-    memory = at_death(view, root)
+    used = memory_at_end(at_death(view, root))
+    return f"; {used}" if used else ""
+
+
+def memory_at_end(memory: ResourcePressure | None) -> str:
+    """Returns how much of its memory limit a process used when it ended, by its last report; "" if
+    that reported no shortage of memory."""
     if memory is None:
         return ""
     percent = memory.used * 100 // max(1, memory.limit)
-    return f"; it used {percent} % of its memory limit when it ended"
+    return f"it used {percent} % of its memory limit when it ended"
 
 
 def is_pressure(root: Root) -> bool:
     return root.cause in _RESOURCES
 
 
-def _detail(pressure: Pressing) -> str:
+def _detail(pressure: ResourcePressure) -> str:
     return f" ({pressure.detail})" if pressure.detail else ""

@@ -114,10 +114,7 @@ def memory_at_death(view: ClusterView, controller_id: int) -> str:
     """Returns how much of its memory limit a controller used when it ended, by its last report, or
     "" if it was not close to the limit."""
     memory = view.controller_pressures.get(controller_id, {}).get(MEMORY)
-    if memory is None:
-        return ""
-    percent = memory.used * 100 // max(1, memory.limit)
-    return f"it used {percent} % of its memory limit when it ended"
+    return broker_pressures.memory_at_end(memory)
 
 
 def of_gateways(view: ClusterView) -> Iterator[Finding]:

@@ -334,7 +334,7 @@ class ReplicaRepair:
             if missing or self._logs.log_of(replica.key) is not None:
                 # It was checked and cut when it was opened, or will be created empty.
                 self._logs.return_to_service(replica.key)
-                self._logs.unmark(replica.key)
+                self._logs.damage_marks.remove(replica.key)
                 del self._damages[replica.key]
             else:
                 self._schedule(replica.key, resigned_at[replica.key])
@@ -343,7 +343,7 @@ class ReplicaRepair:
         """Keeps replicas in service that have no others, and have lost only single batches."""
         for replica in damaged:
             self._logs.return_to_service(replica.key)
-            self._logs.unmark(replica.key)
+            self._logs.damage_marks.remove(replica.key)
             for found in self._logs.damaged_batches.of(replica.key):
                 self._batch_damaged(replica.key, found, replica.reason)
 
@@ -370,7 +370,8 @@ class ReplicaRepair:
         unmarked: dict[ReplicaKey, str] = {}
 
         def mark() -> None:
-            unmarked.update((k, why) for k, why in batch.items() if not self._logs.mark(k, why))
+            marks = self._logs.damage_marks
+            unmarked.update((k, why) for k, why in batch.items() if not marks.try_write(k, why))
 
         await self._run_blocking(mark)
         return unmarked
@@ -389,7 +390,7 @@ class ReplicaRepair:
             for key in tried.keys() - unmarked.keys():
                 if not self._logs.is_out_of_service(key):
                     # It was repaired meanwhile.
-                    self._logs.unmark(key)
+                    self._logs.damage_marks.remove(key)
 
     async def _resign(self, batch: Mapping[ReplicaKey, str]) -> None:
         try:
@@ -468,7 +469,7 @@ class ReplicaRepair:
         # makes the replica resign again. From here on only the store records that it was not
         # intact: it is in no ISR, or is there as not intact.
         self._checkpoint()
-        self._logs.unmark(key)
+        self._logs.damage_marks.remove(key)
         report = {} if log.recovery is None else log.recovery.as_event()
         recovery = {name: value for name, value in report.items() if value is not None}
         if former is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from tidelog_broker.storage.replica_directories import Stray
+from tidelog_broker.storage.strays import Stray
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,

@@ -94,11 +94,19 @@ class MisplacedError(Exception):
 
 @dataclass(slots=True)
 class _Scan:
-    """What the check found in one segment, which is valid up to `summary.size`."""
+    """The check of one segment, which is valid up to `summary.size`.
 
+    - `following`: the base offset of the next segment; None: there is none.
+    - `epochs`: those of the log up to there.
+    """
+
+    file: DiskFile
+    path: PurePath
+    following: int | None
+    epochs: LeaderEpochs
     summary: SegmentSummary
     indexes: SegmentIndexes
-    file_bytes: int
+    file_bytes: int = 0
     fault: str | None = None
     is_torn: bool = False
     is_frame_at_fault: bool = False
@@ -214,20 +222,19 @@ class LogCheck:
     def _scan_file(
         self, path: PurePath, base: int, following: int | None, epochs: LeaderEpochs
     ) -> _Scan:
-        scan = _Scan(empty_summary(base), SegmentIndexes(self.index_interval_bytes), 0)
         file = self.disk.open(path)
+        indexes = SegmentIndexes(self.index_interval_bytes)
+        scan = _Scan(file, path, following, epochs, empty_summary(base), indexes)
         try:
             while True:
                 scan.file_bytes = self.disk.file_size(path)
-                self._walk(file, scan, epochs)
+                self._walk(scan)
                 if scan.fault is None:
                     scan.fault = self._missing_end(scan.summary.next_offset, following)
                 if scan.fault is None:
                     break
-                self._require_right_place(file, path, scan, following, epochs)
-                if not self._quarantine_fault(
-                    file, path, scan, following, epochs
-                ) and not self._cut_end(file, path, scan, following):
+                self._require_right_place(scan)
+                if not self._quarantine_fault(scan) and not self._cut_end(scan):
                     break
                 scan.fault = None
             if self.unsynced.is_kept and not self.check_all and scan.unsynced_from is not None:
@@ -236,30 +243,25 @@ class LogCheck:
             file.close()
         return scan
 
-    def _require_right_place(
-        self,
-        file: DiskFile,
-        path: PurePath,
-        scan: _Scan,
-        following: int | None,
-        epochs: LeaderEpochs,
-    ) -> None:
+    def _require_right_place(self, scan: _Scan) -> None:
         """Raises `MisplacedError` if the segments at the fault may not be those of the log."""
+        file, following = scan.file, scan.following
         position, expected = scan.summary.size, scan.summary.next_offset
         fault = Fault(position, expected, scan.file_bytes, str(scan.fault))
-        is_misplaced = has_misplaced_frame(file.read_at, fault, following, epochs.latest)
+        is_misplaced = has_misplaced_frame(file.read_at, fault, following, scan.epochs.latest)
         if following is not None and following < expected:
             is_misplaced = True
         elif following is not None and following > max(expected, self.min_end_offset):
             # Only its name shows that the log reached this offset.
             is_misplaced |= not self._has_valid_frame_behind(self.bases.index(following), 0)
         if is_misplaced:
-            self.require_order(str(scan.fault), path, position)
+            self.require_order(str(scan.fault), scan.path, position)
 
-    def _cut_end(self, file: DiskFile, path: PurePath, scan: _Scan, following: int | None) -> bool:
+    def _cut_end(self, scan: _Scan) -> bool:
         """Cuts what lies behind the last batch of a segment, if the log does not end there.
 
         Returns True if it did, so that the walk continues."""
+        file, path, following = scan.file, scan.path, scan.following
         position, expected = scan.summary.size, scan.summary.next_offset
         if position == scan.file_bytes:
             return False
@@ -286,9 +288,9 @@ class LogCheck:
             return f"it ends at offset {end}, and records up to {acknowledged} were acknowledged"
         return None
 
-    def _walk(self, file: DiskFile, scan: _Scan, epochs: LeaderEpochs) -> None:
+    def _walk(self, scan: _Scan) -> None:
         """Continues the scan to the next fault or to the end of the file."""
-        end = scan.file_bytes
+        file, epochs, end = scan.file, scan.epochs, scan.file_bytes
         frames = walk_frames(
             file.read_at,
             end,
@@ -308,31 +310,25 @@ class LogCheck:
                 scan.is_torn = is_torn(file.read_at, info.position, end)
                 scan.is_frame_at_fault = info.fault is not None
                 return
-            self._note(scan, epochs, info.header, info.size)
+            self._note(scan, info.header, info.size)
 
-    def _note(self, scan: _Scan, epochs: LeaderEpochs, header: BatchHeader, size: int) -> None:
+    def _note(self, scan: _Scan, header: BatchHeader, size: int) -> None:
         self.batches += 1
         made = (self.made_unreadable or {}).get(header.base_offset)
         if made is not None and is_damaged(header):
             self.damaged.append(made._replace(next_offset=header.next_offset))
-        epochs.assign(header.leader_epoch, header.base_offset)
+        scan.epochs.assign(header.leader_epoch, header.base_offset)
         summary = scan.summary
         if scan.unsynced_from is None and header.next_offset > self.recovery_point:
             scan.unsynced_from = summary.size
         scan.indexes.note(header.base_offset, summary.size, summary.max_timestamp_ms)
         scan.summary = extend_summary(summary, header, size)
 
-    def _quarantine_fault(
-        self,
-        file: DiskFile,
-        path: PurePath,
-        scan: _Scan,
-        following: int | None,
-        epochs: LeaderEpochs,
-    ) -> bool:
+    def _quarantine_fault(self, scan: _Scan) -> bool:
         """Makes the fault an unreadable batch, if possible.
 
         Returns True if it did, so that the walk continues behind the fault."""
+        file, epochs, following = scan.file, scan.epochs, scan.following
         position, expected, end = scan.summary.size, scan.summary.next_offset, scan.file_bytes
         assert scan.fault is not None
         # Beyond the synced or acknowledged offsets a write may have been interrupted.
@@ -354,13 +350,13 @@ class LogCheck:
         if damaged is None or not can_quarantine(damaged, damaged.position + damaged.size == end):
             return False
         if self.unsynced is UnsyncedWrites.LOST:
-            raise UndecidedDamageError(path, position, scan.fault)
+            raise UndecidedDamageError(scan.path, position, scan.fault)
         if self.unsynced is UnsyncedWrites.LOST_CUT and expected >= self.recovery_point:
             return False
         self.before_loss()
         damaged = with_known_epoch(damaged, epochs.latest, self.known_epochs)
         latest = max(epochs.latest, self.known_epochs.epoch_at(expected))
-        quarantine(file, path, damaged, latest, self.evidence)
+        quarantine(file, scan.path, damaged, latest, self.evidence)
         self.damaged.append(damaged)
         return True
 

@@ -3,7 +3,6 @@ docs/internals/log-format.md)."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -11,19 +10,14 @@ from tidelog.batch import is_damaged, is_intact
 from tidelog.log_format import frame_bytes
 from tidelog.model import Batch
 from tidelog_broker.core.partition.range_digest import LogDigests
-from tidelog_broker.core.partition.replica_log import CachedBatches, ColdDataError
-from tidelog_broker.log.clean_shutdown import CleanLog
-from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.flush import FlushProgress
+from tidelog_broker.core.partition.replica_log import ColdDataError
 from tidelog_broker.log.index_rebuild import Restored
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.live_quarantine import LiveQuarantine
-from tidelog_broker.log.log_errors import LogFailedError
-from tidelog_broker.log.producer_history import ProducerHistory
+from tidelog_broker.log.log_base import LogBase
 from tidelog_broker.log.quarantine import Evidence
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_scrub import ScrubTarget
-from tidelog_broker.log.segments import Segments
 
 
 class RestoreSync:
@@ -47,48 +41,11 @@ class RestoreSync:
             file.close()
 
 
-class RepairableLog(ABC):
-    """The part of `Log` that checks and repairs. The fields are those of `Log`."""
+class RepairableLog(LogBase):
+    """The part of `Log` that checks and repairs."""
 
-    directory: PurePath
-    digests: LogDigests
-    producers: ProducerHistory
-    failed: LogFailedError | None
-    _disk: Disk
-    _segments: Segments
-    _epochs: LeaderEpochs
-    _progress: FlushProgress
-    _clean_state: CleanLog | None
     # Their segments may be below `flushed_offset`, so that no flush syncs them.
     _unsynced_restores: set[RestoreSync]
-
-    @property
-    @abstractmethod
-    def log_start_offset(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def log_end_offset(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def flushed_offset(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def closed(self) -> bool: ...
-
-    @abstractmethod
-    def _read(self, offset: int, max_bytes: int, up_to: int, *, waits: bool) -> CachedBatches: ...
-
-    @abstractmethod
-    def _check_usable(self) -> None: ...
-
-    @abstractmethod
-    def _fail(self, error: OSError, path: PurePath, action: str) -> LogFailedError: ...
-
-    @abstractmethod
-    def _roll(self) -> Segment: ...
 
     def scrub_target(
         self, offset: int, known: ScrubTarget | None, *, waits: bool = True

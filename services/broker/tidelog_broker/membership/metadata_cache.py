@@ -32,12 +32,12 @@ from tidelog_runtime.metadata.keys import (
     ThrottleKey,
     TopicKey,
 )
+from tidelog_runtime.metadata.producer_records import NamedProducer, decode_named_producer
 from tidelog_runtime.metadata.schema import (
     ControllerEntry,
     ControllerProcess,
     Departure,
     LeaderAndIsr,
-    NamedProducer,
     TopicEntry,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
@@ -167,7 +167,7 @@ class MetadataCache:
     def _apply_name(self, name: str, value: KeyValue | None) -> None:
         new = None
         if value is not None:
-            new = CachedProducerName(schema.decode_named_producer(value.value), value.mod_revision)
+            new = CachedProducerName(decode_named_producer(value.value), value.mod_revision)
         if (former := self.producer_names.pop(name, None)) is not None:
             del self.producer_epochs[former.producer.producer_id]
         if new is not None:

@@ -269,7 +269,7 @@ class ReplicaCommands:
         if present is not None and present.topic_id != wanted.state.topic_id:
             # The topic was deleted and created again, without a command in between.
             known_epoch = present.leader_epoch
-            since_ms = self._logs.wall_ms()
+            since_ms = self._logs.strays.now_ms()
             self._manager.remove(present, delete=False, since_ms=since_ms)
             by = Epochs(part.controller_epoch, part.broker_epoch)
             change = set_aside(self.broker_id, since_ms, Cause.OTHER_TOPIC_ID)
@@ -350,7 +350,7 @@ class ReplicaCommands:
         self._manager.disk.keep_unopened(named)
         by = Epochs(command.controller_epoch, command.broker_epoch)
         revision = command.store_revision
-        change = set_aside(self.broker_id, self._logs.wall_ms())
+        change = set_aside(self.broker_id, self._logs.strays.now_ms())
         present = await map_yielding(lambda k: (k, k in named), list(self._logs.keys()))
         for key in [k for k, is_named in present if not is_named]:
             await asyncio.sleep(0)

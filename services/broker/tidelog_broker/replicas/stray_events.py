@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage, set_aside
-from tidelog_broker.storage.replica_directories import Stray
+from tidelog_broker.storage.strays import Stray
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # Strays of one topic that get an event each in one round. More of them share one event, which names

@@ -21,14 +21,14 @@ from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
 from tidelog_broker.background import retry_pause
 from tidelog_broker.core.partition.producer_state import fenced
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.schema import (
+from tidelog_runtime.metadata.producer_records import (
     NamedProducer,
     NextProducerId,
     PartitionCounts,
     decode_named_producer,
     decode_next_producer_id,
     decode_partition_counts,
-    encode,
+    encode_producer_record,
 )
 from tidelog_runtime.metadata.store import (
     KeyValue,
@@ -174,7 +174,7 @@ class ProducerIds:
 
         found = await self._store.get(key)
         held = counted(None if found is None else decode_partition_counts(found.value))
-        if found is None or encode(held) != found.value:
+        if found is None or encode_producer_record(held) != found.value:
             held = await self._swap(key, found, counted, decode_partition_counts)
         return {topic: held.of_topics[topic] for topic in wanted}
 
@@ -190,7 +190,7 @@ class ProducerIds:
             value = change(None if found is None else decode(found.value))
             revision = 0 if found is None else found.mod_revision
             result = await self._store.transact(
-                Transaction([ModRevision(key, revision)], [Put(key, encode(value))])
+                Transaction([ModRevision(key, revision)], [Put(key, encode_producer_record(value))])
             )
             if result.succeeded:
                 return value

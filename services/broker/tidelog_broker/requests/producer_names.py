@@ -23,7 +23,11 @@ from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.cooperative import map_yielding
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.schema import PassedTime, decode_passed_time, encode
+from tidelog_runtime.metadata.producer_records import (
+    PassedTime,
+    decode_passed_time,
+    encode_producer_record,
+)
 from tidelog_runtime.metadata.store import (
     Delete,
     MetadataStore,
@@ -121,7 +125,7 @@ class ProducerNames:
             passed = decode_passed_time(found.value).passed
             marks = with_mark(passed, revision, self._interval_ms, self._expiration_ms)
         result = await self._store.transact(
-            Transaction([ModRevision(key, revision)], [Put(key, encode(marks))])
+            Transaction([ModRevision(key, revision)], [Put(key, encode_producer_record(marks))])
         )
         if not result.succeeded:
             self._marked_at = None
@@ -154,7 +158,8 @@ class ProducerNames:
                 # If it fails, another broker has written the name.
                 await self._store.transact(
                     Transaction(
-                        [ModRevision(key, known.revision)], [Put(key, encode(known.producer))]
+                        [ModRevision(key, known.revision)],
+                        [Put(key, encode_producer_record(known.producer))],
                     )
                 )
 

@@ -31,35 +31,33 @@ from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
+from tidelog_broker.storage.closed_logs import close_logs
+from tidelog_broker.storage.damage_marks import DamageMarks
 from tidelog_broker.storage.damaged_batches import DamagedBatches
 from tidelog_broker.storage.data_directory import REPLICAS
 from tidelog_broker.storage.replica_directories import (
-    REPLICA_NAME,
-    STRAY_NAME,
     DamagedReplica,
     LogOpening,
     OpenLog,
     OutOfService,
-    Stray,
     Undecided,
     damage_of,
     directory_name,
     open_checked,
     parse_directory_name,
 )
-from tidelog_broker.storage.replica_notes import ReplicaNotes
+from tidelog_broker.storage.strays import Strays
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 
-# A clean stop stores at most this many producers of all logs in one file: about 30 MB.
-MAX_TOTAL_PRODUCERS = 100_000
+# Reason in the mark of a replica whose log is about to be cut.
+FOUND_AT_START = "the check at a start found damage"
 
 _log = structlog.get_logger()
 
 
 class LogDirectory:
-    """The logs of a broker, in `replicas/`. `strays/` holds what is to be deleted later: the suffix
-    of a name there is `@` and the time in milliseconds since 1970 from which it waits.
+    """The logs of a broker, in `replicas/`.
 
     A log that is out of service is not returned before it is back."""
 
@@ -76,22 +74,13 @@ class LogDirectory:
         self._digest_range_offsets = digest_range_offsets
         self._files = SegmentFiles(disk)
         self._replicas = path / REPLICAS
-        self._strays = path / "strays"
-        self._clock = clock
+        self.strays = Strays(disk, path / "strays", clock)
         self._checkpoints = Checkpoints(disk, path)
-        # Replicas known to be damaged. A mark exists from before valid data is cut until the
-        # metadata store records that the replica is not intact and the log was checked
-        # (rules `losses-remembered-across-incarnations` and `damaged-replica-resigns-first`). An
-        # unreadable mark, or one that reappears, only makes a replica resign again.
-        self._marks = ReplicaNotes(disk, path / "damaged", "damage-mark", if_damaged=str)
+        self.damage_marks = DamageMarks(disk, path / "damaged")
         self.damaged_batches = DamagedBatches(disk, path / "evidence", clock)
-        # Names that previous processes left in `strays/`.
-        self._left: frozenset[str] = frozenset()
-        self._stray_names: set[str] = set()
         self._logs: dict[ReplicaKey, OpenLog] = {}
         # Opened since the start, and not returned by `open_replica` yet.
         self._unrequested: set[ReplicaKey] = set()
-        self._marked: set[ReplicaKey] = set()
         self._out_of_service: dict[ReplicaKey, OutOfService] = {}
         # Each with its mark, if it has one.
         self._undecided: dict[ReplicaKey, Undecided] = {}
@@ -112,13 +101,9 @@ class LogDirectory:
         tails after a crash. All but those that count only `if_synced` or `if_others` are marked
         before they are cut, and out of service."""
         self._disk.make_directory(self._replicas)
-        self._disk.make_directory(self._strays)
-        self._left = frozenset(self._disk.list_names(self._strays))
-        self._stray_names = set(self._left)
+        self.strays.prepare()
         self.damaged_batches.prepare()
-        self._marks.prepare()  # syncs the names of the directories
-        marked = self._marks.read()
-        self._marked.update(marked)
+        marked = self.damage_marks.read()  # syncs the names of the directories
         self._checkpoints.read()
         self._clean_logs = read_clean_logs(self._disk, self._clean_logs_path)
         damaged: dict[ReplicaKey, DamagedReplica] = {}
@@ -138,7 +123,7 @@ class LogDirectory:
         self.damaged_batches.forget_missing(self._logs.keys())
         for key in self._logs:
             self._note_opened(key)
-        for key, reason in (marked | self._missing()).items():
+        for key, reason in {**marked, **self._missing()}.items():
             if key not in self._logs:
                 damaged[key] = DamagedReplica(key, None, reason)
         self._take_found_out_of_service(damaged.values())
@@ -158,10 +143,9 @@ class LogDirectory:
             clean_state = self._undecided[key]
             unsynced = clean_state.unsynced.decided(is_only_copy=key in only_copies)
             found = self._open_found(name, key, clean_state.mark, unsynced)
-            if found is None and key in self._marked:
+            if found is None and key in self.damage_marks:
                 # What the first attempt has made unreadable is no damage for the second one.
-                reason = "the check at a start found damage"
-                found = DamagedReplica(key, name, reason, unless_sole=True)
+                found = DamagedReplica(key, name, FOUND_AT_START, unless_sole=True)
             self._note_opened(key)
             if found is not None:
                 damaged.append(found)
@@ -177,8 +161,8 @@ class LogDirectory:
     def _take_found_out_of_service(self, damaged: Iterable[DamagedReplica]) -> None:
         for replica in damaged:
             if not (replica.if_synced or replica.if_others):
-                if replica.key not in self._marked:
-                    self.mark(replica.key, replica.reason)
+                if replica.key not in self.damage_marks:
+                    self.damage_marks.try_write(replica.key, replica.reason)
                 self.take_out_of_service(replica.key, replica.reason)
 
     def _open_found(
@@ -195,7 +179,7 @@ class LogDirectory:
                 name,
                 key,
                 self._files,
-                lambda: self._mark_before_cut(key),
+                lambda: self.damage_marks.write(key, FOUND_AT_START),
                 unsynced,
                 check_all=mark is not None,
             )
@@ -211,6 +195,7 @@ class LogDirectory:
         except Exception as error:
             if is_memory_shortage(error):
                 raise
+            # A fault of this program costs one replica and not the broker.
             _log.exception("log_not_opened", path=str(path))
             self._logs[key] = OpenLog(name, path, None)
             return DamagedReplica(key, name, str(LogInterruptedError(path, error, "open")))
@@ -220,14 +205,9 @@ class LogDirectory:
             return DamagedReplica(key, name, mark)
         return damage_of(key, name, log, self.high_watermark(key), unsynced)
 
-    def _mark_before_cut(self, key: ReplicaKey) -> None:
-        self._marks.write(key, "the check at a start found damage")
-        self._marked.add(key)
-
     def _missing(self) -> dict[ReplicaKey, str]:
         """Returns replicas that a checkpoint names and that are neither here nor set aside."""
-        moved = map(REPLICA_NAME.match, self._disk.list_names(self._strays))
-        strays = {(m["topic_id"], int(m["partition"])) for m in moved if m is not None}
+        strays = self.strays.keys()
         known = {key: self._checkpoints.highest(key) for key in sorted(self._checkpoints.keys())}
         return {
             key: f"its directory is missing, and held records up to offset {offset}"
@@ -362,14 +342,10 @@ class LogDirectory:
         none."""
         self._move_away(key, since_ms=0)
 
-    def wall_ms(self) -> int:
-        """Returns the time by which strays are dated and deleted."""
-        return self._clock.wall_ms()
-
     def set_aside(self, key: ReplicaKey, since_ms: int | None = None) -> None:
         """Moves a replica to the strays. It is kept for a while, because the assignment may be
         wrong. `since_ms` is a wall-clock time; None: now."""
-        self._move_away(key, self._clock.wall_ms() if since_ms is None else since_ms)
+        self._move_away(key, self.strays.now_ms() if since_ms is None else since_ms)
 
     def _move_away(self, key: ReplicaKey, since_ms: int) -> None:
         open_log = self._logs.get(key)
@@ -378,17 +354,11 @@ class LogDirectory:
             return
         if key in self._reopening:
             raise LogStorageError(open_log.path, errnos.EBUSY, "move away, while it is repaired,")
-        # Never the name of an earlier stray, which may be deleted at this moment.
-        stray, same = (name := f"{open_log.path.name}@{since_ms}"), 0
-        while stray in self._stray_names:
-            same += 1
-            stray = f"{name}.{same}"
         try:
-            self._disk.rename(open_log.path, self._strays / stray)
+            self.strays.add(open_log.path, since_ms)
         except OSError as error:
             # It is still open and known here, so that a repeated command tries again.
             raise LogStorageError.of(error, open_log.path, "move away") from error
-        self._stray_names.add(stray)
         del self._logs[key]
         self._unrequested.discard(key)
         self.damaged_batches.forget(key)
@@ -399,25 +369,7 @@ class LogDirectory:
     def _forget_out(self, key: ReplicaKey) -> None:
         """A replica that is not assigned here is in no ISR, and need not resign."""
         if self._out_of_service.pop(key, None) is not None:
-            self.unmark(key)
-
-    def expired_strays(self, kept_ms: int) -> list[Stray]:
-        """Returns strays that were set aside for `kept_ms`. Blocks; raises OSError."""
-        now_ms = self._clock.wall_ms()
-        strays = []
-        for directory in sorted(self._disk.list_names(self._strays)):
-            match = STRAY_NAME.fullmatch(directory)
-            if match is not None and int(match["since_ms"]) + kept_ms <= now_ms:
-                name = TopicPartition(match["topic"], int(match["partition"]))
-                key = ReplicaKey(match["topic_id"], name.partition)
-                since_ms, is_left = int(match["since_ms"]), directory in self._left
-                strays.append(Stray(key, name, directory, since_ms, is_left))
-        return strays
-
-    def delete_stray(self, stray: Stray) -> None:
-        """Blocks; raises OSError."""
-        self._disk.remove_tree(self._strays / stray.directory)
-        self._stray_names.discard(stray.directory)
+            self.damage_marks.remove(key)
 
     def begin_checkpoint(
         self, high_watermarks: Mapping[ReplicaKey, int], *, sync: bool = False
@@ -441,23 +393,6 @@ class LogDirectory:
         return self._checkpoints.finish(write)
 
     # Out of service.
-
-    def mark(self, key: ReplicaKey, reason: str) -> bool:
-        """Marks a replica as damaged on disk. Blocks. Returns whether the disk accepted it."""
-        try:
-            self._marks.write(key, reason)
-            self._marked.add(key)
-        except OSError as error:
-            _log.error("damage_not_marked", topic_id=key.topic_id, why=str(error))
-            return False
-        return True
-
-    def unmark(self, key: ReplicaKey) -> None:
-        self._marked.discard(key)
-        try:
-            self._marks.remove(key)
-        except OSError as error:
-            _log.error("damage_mark_stays", topic_id=key.topic_id, why=str(error))
 
     def take_out_of_service(self, key: ReplicaKey, reason: str, *, check_all: bool = True) -> None:
         """Takes a replica out of service until `return_to_service`.
@@ -541,30 +476,10 @@ class LogDirectory:
     def close(self) -> list[str]:
         """Closes all logs cleanly. Blocks: runs in a thread, after everything else has stopped.
         Returns the names of those that failed, whose data on disk cannot be relied on."""
-        unclean = []
-        clean_state: dict[tuple[str, int], CleanLog] = {}
-        room = MAX_TOTAL_PRODUCERS
-        for key, (name, _, log) in self._logs.items():
-            if log is None or key in self._out_of_service:
-                if log is not None:
-                    log.close()
-                # Otherwise the mark records the damage.
-                if key not in self._marked:
-                    unclean.append(f"{name}: {self._out_of_service[key].reason}")
-                continue
-            try:
-                ended = log.close_cleanly(room)
-            except LogError as error:
-                unclean.append(f"{name}: {error}")
-            else:
-                if ended is not None:
-                    clean_state[key] = ended
-                    room -= len(ended.producers["producers"]) if ended.producers else 0
-                if log.failed is not None:
-                    unclean.append(f"{name}: {log.failed}")
+        closed = close_logs(self._logs, self._out_of_service, self.damage_marks)
         self._logs.clear()
         try:
-            write_clean_logs(self._disk, self._clean_logs_path, clean_state)
+            write_clean_logs(self._disk, self._clean_logs_path, closed.clean)
         except OSError as error:
-            unclean.append(f"{self._clean_logs_path.name}: {error}")
-        return unclean
+            closed.unclean.append(f"{self._clean_logs_path.name}: {error}")
+        return closed.unclean

@@ -14,7 +14,6 @@ from tidelog_broker.log.log_errors import LogUnreadableError
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
 
 REPLICA_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>[A-Za-z0-9_-]{22})")
-STRAY_NAME = re.compile(REPLICA_NAME.pattern + r"@(?P<since_ms>\d+)(\.\d+)?")
 
 
 def directory_name(name: TopicPartition, topic_id: str) -> str:
@@ -33,21 +32,6 @@ def parse_directory_name(directory: str) -> tuple[TopicPartition, ReplicaKey] | 
     if directory_name(name, match["topic_id"]) != directory:
         return None
     return name, ReplicaKey(match["topic_id"], name.partition)
-
-
-class Stray(NamedTuple):
-    """A replica directory that was set aside.
-
-    - `since_ms`: wall-clock time at which it was set aside; 0: a command deleted it.
-    - `by_previous_incarnation`: by a previous process, which may have died before it
-      reported the stray.
-    """
-
-    key: ReplicaKey
-    name: TopicPartition
-    directory: str
-    since_ms: int = 0
-    by_previous_incarnation: bool = False
 
 
 class OpenLog(NamedTuple):

@@ -9,41 +9,24 @@ controller learned something."""
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
-from tidelog.state_changes.event import (
-    Cause,
-    Kind,
-    Stage,
-    broker_stopping,
-)
+from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.control.command_dispatcher import CommandDispatcher
-from tidelog_controller.core.broker_events import (
-    broker_event,
-    unreachable_leader_event,
-)
+from tidelog_controller.core.broker_events import unreachable_leader_event
 from tidelog_controller.core.broker_fencing import BrokerFencing
 from tidelog_controller.core.change_origins import ChangeOrigins
 from tidelog_controller.core.controller_description import ControllerTerm, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
+from tidelog_controller.core.store_changes import StoreChanges
 from tidelog_controller.core.transaction_events import TransactionEvents
 from tidelog_controller.core.write_pace import INTERVALS, Intervals, WritePace
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.requests.request_router import AdminRequestRouter
-from tidelog_controller.state.commands import (
-    CloseChannel,
-    Command,
-    EmitEvent,
-    EmitEvents,
-    Level,
-    Log,
-    OpenChannel,
-    StepDown,
-    Transact,
-)
+from tidelog_controller.state.commands import Command, EmitEvent, EmitEvents, StepDown, Transact
 from tidelog_controller.state.context import Context, ControllerIdentity
 from tidelog_controller.state.departures import Departures
 from tidelog_controller.state.events import (
@@ -66,18 +49,6 @@ from tidelog_controller.state.events import (
     Transacted,
 )
 from tidelog_controller.state.failing_disks import FailingDisks
-from tidelog_controller.state.metadata_records import (
-    BrokerChanged,
-    ConsentChanged,
-    DeletionChanged,
-    DepartureChanged,
-    MaintenanceChanged,
-    Malformed,
-    PartitionChanged,
-    PartitionsIntentChanged,
-    Removal,
-    TopicChanged,
-)
 from tidelog_controller.state.mutations import (
     DepartureRecord,
     PartitionBatch,
@@ -94,7 +65,6 @@ from tidelog_runtime.metadata.schema import Departure
 from tidelog_runtime.metadata.store import (
     MAX_TRANSACTION_CHANGES,
     Changed,
-    KeyValue,
     Snapshot,
     TransactionResult,
 )
@@ -161,7 +131,7 @@ class Controller:
             self._transaction_events,
             self._emit,
         )
-        self._deletion_seen_at_ms: dict[str, int] = {}  # by intent's key: first seen
+        self._changes = self._store_changes()
         self._loaded = False
         self._early: list[AdminRequest] = []  # arrived before the state was loaded
         self._deposed = False
@@ -170,6 +140,23 @@ class Controller:
         self._now_ms = 0
         self._wall_ms = 0
         self._out: list[Command] = []
+
+    def _store_changes(self) -> StoreChanges:
+        return StoreChanges(
+            self._keys,
+            self._identity,
+            self.context,
+            self._dispatcher,
+            self._dirty,
+            self._departures,
+            self._unreachable,
+            self._failing_disks,
+            self._transaction_events,
+            is_acknowledged=self._router.topics.is_acknowledged,
+            step_down=self._step_down,
+            command=self._command,
+            emit=self._emit,
+        )
 
     def handle(self, event: Event, now_ms: int, wall_ms: int) -> list[Command]:
         """Returns the commands that follow from `event`; none after `StepDown`.
@@ -180,6 +167,7 @@ class Controller:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._out = []
+        self._changes.advance(now_ms, wall_ms)
         self._dirty.touch(self._unreachable.advance(now_ms))
         self._dirty.touch(self._failing_disks.advance(now_ms))
         self._dirty.advance(now_ms)
@@ -219,7 +207,7 @@ class Controller:
             self._identity,
             self._dispatcher,
             self._departures.last,
-            self._deletion_seen_at_ms,
+            self._changes.deletion_seen_at_ms,
             self._wall_ms,
         )
         return describe(term, request, now_ms)
@@ -280,7 +268,7 @@ class Controller:
     # Changes in the store.
 
     def _load(self, snapshot: Snapshot) -> None:
-        self._check_term(snapshot.items.get(self._keys.controller))
+        self._changes.check_term(snapshot.items.get(self._keys.controller))
         self._absorb(Changed(item.key, item, item.mod_revision) for item in snapshot.items.values())
         self.context.watched_to(snapshot.revision)
         self._emit(
@@ -302,128 +290,7 @@ class Controller:
             self._request(request)
 
     def _absorb(self, changes: Iterable[Changed]) -> None:
-        malformed = set(self.context.malformed)
-        self._absorb_each(changes)
-        self._readable_again(self.context.topics_of(malformed - self.context.malformed))
-
-    def _readable_again(self, topics: Collection[str]) -> None:
-        """Decides topics again that became readable again, and sends their replicas."""
-        for topic in sorted(topics):
-            self._dirty.touch_topic(topic)
-        if topics:
-            for broker_id in self._dispatcher.controls:
-                self._dispatcher.require_all(broker_id, self._now_ms, Cause.KEY_MENDED)
-
-    def _absorb_each(self, changes: Iterable[Changed]) -> None:
-        for change in changes:
-            if change.key == self._keys.controller:
-                self._check_term(change.value)
-                continue
-            match self.context.absorb(change):
-                case BrokerChanged() as changed:
-                    self._broker_changed(changed, change.revision)
-                case DepartureChanged(broker_id, departure):
-                    self._departures.recorded(broker_id, departure)
-                case TopicChanged() as changed:
-                    self._topic_changed(changed, change.revision)
-                case PartitionChanged() as changed:
-                    self._partition_changed(changed)
-                case MaintenanceChanged(broker_id, _):
-                    self._dirty.touch_led_by(broker_id)
-                case (
-                    DeletionChanged() | PartitionsIntentChanged() | ConsentChanged()
-                ) as changed_intent:
-                    self._intent_changed(changed_intent, change.revision)
-                case Malformed(key, problem):
-                    fields = {"key": key, "problem": problem}
-                    self._out.append(Log("metadata_malformed", fields, Level.WARNING))
-                case None:
-                    pass
-
-    def _intent_changed(
-        self,
-        changed: DeletionChanged | PartitionsIntentChanged | ConsentChanged,
-        revision: int,
-    ) -> None:
-        match changed:
-            case ConsentChanged(partition, _):
-                self._dirty.touch([partition])
-            case DeletionChanged(topic, new):
-                self._note_deletion(self._keys.topic_deletion(topic), stands=new is not None)
-                self._dirty.touch_topic(topic)
-            case PartitionsIntentChanged(topic, before, after):
-                self._note_deletion(
-                    self._keys.partition_removal(topic), stands=isinstance(after, Removal)
-                )
-                self._dirty.touch_resized(topic, before, after)
-                if before is not None and after is None:
-                    self._transaction_events.intent_done(topic, before.entry, revision)
-
-    def _note_deletion(self, intent: str, *, stands: bool) -> None:
-        if stands:
-            self._deletion_seen_at_ms.setdefault(intent, self._now_ms)
-        else:
-            self._deletion_seen_at_ms.pop(intent, None)
-
-    def _check_term(self, held: KeyValue | None) -> None:
-        if held is None or held.create_revision > self._identity.key_revision:
-            self._step_down("the controller key has passed on")
-
-    def _broker_changed(self, changed: BrokerChanged, revision: int) -> None:
-        broker_id, old, new = changed
-        if old is not None and (new is None or new.broker_epoch != old.broker_epoch):
-            self._dirty.touch(self._dispatcher.broker_left(broker_id))
-            self._unreachable.forget_broker(broker_id)
-            self._failing_disks.forget_broker(broker_id)
-            self._out.append(CloseChannel(broker_id, old.broker_epoch))
-            departure = self._departures.record(old, new, self._wall_ms)
-            self._emit(broker_event(Kind.BROKER_LEFT, old, revision, departure.cause))
-            self._emit_acknowledged()
-        if new is not None and (old is None or new.broker_epoch != old.broker_epoch):
-            why = Cause.BROKER_JOINED if self._loaded else Cause.NEW_CONTROLLER
-            self._dispatcher.broker_joined(broker_id, new.broker_epoch, self._now_ms, why)
-            self._out.append(OpenChannel(broker_id, new.broker_epoch, new.registration.address))
-            if self._loaded:
-                # Brokers found at the start of a term get no event of their own: one counts them.
-                why = Cause.REGISTERED if old is None else Cause.BROKER_RESTARTED
-                self._emit(broker_event(Kind.BROKER_JOINED, new, revision, why))
-        elif new is not None and not new.running:
-            self._emit(
-                broker_event(
-                    Kind.BROKER_STOPPING,
-                    new,
-                    revision,
-                    stage=Stage.RECEIVED,
-                    change=broker_stopping(broker_id, new.broker_epoch),
-                )
-            )
-        if old is None or new is None or new.broker_epoch != old.broker_epoch:
-            for topic in self.context.unplaced.topics():
-                self._dirty.touch_unplaced(topic)
-        replicas = list(self.context.replicas_on(broker_id))
-        # Elections come before changes of the ISR: no client can write until they are done.
-        self._dirty.touch(p for p, held in replicas if held.state.leader == broker_id)
-        self._dirty.touch(p for p, _ in replicas)
-
-    def _topic_changed(self, changed: TopicChanged, revision: int) -> None:
-        topic, old, new = changed
-        if new is None and old is not None:
-            self._transaction_events.topic_gone(topic, old.entry.topic_id, revision)
-        if new is not None:
-            self._dirty.touch_unplaced(topic)
-            # They determine the min ISR in force, and which removed partitions may lose their keys.
-            if old is not None and (
-                new.config != old.config
-                or new.entry.first_leader_epoch != old.entry.first_leader_epoch
-            ):
-                self._dirty.touch_topic(topic)
-
-    def _partition_changed(self, changed: PartitionChanged) -> None:
-        partition, old, new = changed
-        if new is not None:
-            self._transaction_events.applied(new.state.change, new.revision)
-        self._dirty.touch([partition])
-        self._dispatcher.changed(partition, old, new, self._now_ms, is_news=self._loaded)
+        self._changes.absorb(changes, is_loaded=self._loaded)
 
     # Decisions.
 
@@ -528,6 +395,9 @@ class Controller:
         if not self._deposed:
             self._deposed = True
             self._out.append(StepDown(reason))
+
+    def _command(self, command: Command) -> None:
+        self._out.append(command)
 
     def _emit(self, event: EmitEvent | EmitEvents) -> None:
         self._out.append(event)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from tidelog.inspection.resource_pressures import HAND_OVER_AFTER_MS, Pressing
+from tidelog.inspection.resource_pressures import HAND_OVER_AFTER_MS, ResourcePressure
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.pressure.detection import OPEN_FILES
@@ -66,6 +66,6 @@ class FileExhaustion:
         return [i for i in registered if i != self._own_id and i not in exhausted]
 
 
-def is_exhausted(pressure: Pressure | Pressing) -> bool:
+def is_exhausted(pressure: Pressure | ResourcePressure) -> bool:
     """Whether no more files can be opened. To count the open files takes one as well."""
     return pressure.resource == OPEN_FILES and pressure.used >= pressure.limit

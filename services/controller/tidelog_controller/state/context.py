@@ -76,12 +76,12 @@ from tidelog_runtime.metadata.schema import (
     decode_recovery_consent,
     decode_throttle,
     decode_topic,
-    decode_topic_deletion,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue
 from tidelog_runtime.metadata.topic_intents import (
     decode_partitions_addition,
     decode_partitions_removal,
+    decode_topic_deletion,
 )
 from tidelog_runtime.registered_brokers import KnownDirectories
 

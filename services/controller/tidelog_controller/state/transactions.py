@@ -49,7 +49,6 @@ from tidelog_runtime.metadata.operations import (
 )
 from tidelog_runtime.metadata.schema import (
     Throttle,
-    TopicDeletion,
     encode,
     encode_departure,
     encode_leader_and_isr,
@@ -67,10 +66,7 @@ from tidelog_runtime.metadata.store import (
     Transaction,
     TransactionResult,
 )
-from tidelog_runtime.metadata.topic_intents import (
-    PartitionsAddition,
-    encode_intent,
-)
+from tidelog_runtime.metadata.topic_intents import PartitionsAddition, TopicDeletion, encode_intent
 
 # Batches of partitions in flight at once: enough to hide the store's latency.
 MAX_BATCHES_IN_FLIGHT = 8
@@ -187,7 +183,7 @@ class Transactions:
                 intent = keys.topic_deletion(topic)
                 return (
                     [ModRevision(keys.topic(topic), topic_revision), CreateRevision(intent, 0)],
-                    [Put(intent, encode(TopicDeletion(topic_id, trace_id)))],
+                    [Put(intent, encode_intent(TopicDeletion(topic_id, trace_id)))],
                 )
             case TopicRemoval(topic, topic_revision, intent_revision, intents):
                 intent, entry_key = keys.topic_deletion(topic), keys.topic(topic)

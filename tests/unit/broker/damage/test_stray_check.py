@@ -8,7 +8,7 @@ import pytest
 from tidelog.model import TopicPartition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.damage.stray_check import MAX_CHECKED_AT_ONCE, StrayCheck, may_delete
-from tidelog_broker.storage.replica_directories import Stray
+from tidelog_broker.storage.strays import Stray
 from tidelog_runtime.metadata.schema import (
     ClusterEntry,
     LeaderAndIsr,

@@ -197,7 +197,7 @@ async def test_a_replica_that_a_full_state_does_not_name_is_stopped_as_a_stray()
     event = only(replicas.events(Kind.STOP))
     assert (event.stage, event.cause, event.name) == (Stage.COMPLETED, Cause.STRAY, NAME)
     # Its deletion has this change id too, in whichever incarnation it happens.
-    (stray,) = replicas.logs.expired_strays(0)
+    (stray,) = replicas.logs.strays.expired(0)
     assert event.change_id == set_aside(1, stray.since_ms).id
 
 

@@ -15,7 +15,7 @@ from tidelog.state_changes.event import (
 )
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.stray_events import MAX_TOLD_SINGLY, StrayEvents
-from tidelog_broker.storage.replica_directories import Stray
+from tidelog_broker.storage.strays import Stray
 from unit.broker.broker_parts import Replicas, on
 from unit.broker.fake_log import NAME, TOPIC_ID
 

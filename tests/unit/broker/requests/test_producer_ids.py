@@ -16,11 +16,11 @@ from tidelog_broker.requests.producer_ids import (
     GivenProducer,
     ProducerIds,
 )
-from tidelog_runtime.metadata.schema import (
+from tidelog_runtime.metadata.producer_records import (
     NamedProducer,
     NextProducerId,
     decode_named_producer,
-    encode,
+    encode_producer_record,
 )
 from tidelog_runtime.metadata.store import Transaction, TransactionResult
 from unit.broker.broker_parts import KEYS, until, until_idle
@@ -112,7 +112,7 @@ class ContendedStore(FlakyStore):
     """Another client always writes first."""
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
-        self.put(KEYS.producer_ids, encode(NextProducerId(7)))
+        self.put(KEYS.producer_ids, encode_producer_record(NextProducerId(7)))
         return await super().transact(transaction)
 
 
@@ -165,7 +165,7 @@ async def test_the_store_has_the_holder_of_the_name(store: FlakyStore) -> None:
 
 async def test_a_name_without_an_epoch_left_is_rejected(store: FlakyStore) -> None:
     held = NamedProducer(FIRST_NAMED_PRODUCER_ID + 1, MAX_PRODUCER_EPOCH)
-    store.put(KEYS.producer(NAME), encode(held))
+    store.put(KEYS.producer(NAME), encode_producer_record(held))
     rejection = await rejection_of(ProducerIds(store, KEYS), NAME)
     assert rejection.code is ErrorCode.INVALID_REQUEST
 

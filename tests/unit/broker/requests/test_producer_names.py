@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.requests.producer_ids import ProducerIds
 from tidelog_broker.requests.producer_names import ProducerNames, unused_since, with_mark
-from tidelog_runtime.metadata.schema import decode_passed_time
+from tidelog_runtime.metadata.producer_records import decode_passed_time
 from tidelog_runtime.metadata.store import Snapshot, StoreUnavailableError
 from unit.broker.broker_parts import KEYS
 from unit.broker.flaky_store import FlakyStore

@@ -13,7 +13,7 @@ from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.log.clean_shutdown import CleanLog, read_clean_logs
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.log import Log
-from tidelog_broker.storage import log_directory
+from tidelog_broker.storage import closed_logs
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
@@ -185,7 +185,7 @@ def test_a_newer_producer_snapshot_takes_precedence_over_the_recorded_one(tmp_pa
 def test_of_very_many_producers_some_logs_keep_their_own_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_directory, "MAX_TOTAL_PRODUCERS", 1)
+    monkeypatch.setattr(closed_logs, "MAX_TOTAL_PRODUCERS", 1)
     stored = Stored(tmp_path)
     for number in range(3):
         name = TopicPartition(NAME.topic, number)

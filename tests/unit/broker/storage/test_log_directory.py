@@ -266,7 +266,7 @@ def test_strays_of_a_previous_incarnation_are_distinguished_from_those_of_this_o
     stored = Stored(tmp_path)
     stored.with_records(name=OTHER_NAME)
     stored.logs.delete(OTHER)
-    found = {stray.key: stray.by_previous_incarnation for stray in stored.logs.expired_strays(0)}
+    found = {stray.key: stray.by_previous_incarnation for stray in stored.logs.strays.expired(0)}
     assert found == {KEY: True, OTHER: False}
 
 

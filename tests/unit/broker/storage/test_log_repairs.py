@@ -125,7 +125,7 @@ def test_a_damaged_replica_does_not_make_the_stop_of_the_others_unclean(tmp_path
     stored = Stored(tmp_path)
     stored.with_records(3)
     stored.logs.take_out_of_service(KEY, "a bad checksum")
-    stored.logs.mark(KEY, "a bad checksum")
+    stored.logs.damage_marks.try_write(KEY, "a bad checksum")
     assert stored.logs.close() == []
     (damaged,) = Stored(tmp_path).damage
     assert (damaged.key, damaged.reason) == (KEY, "a bad checksum")
@@ -137,7 +137,7 @@ def test_a_replica_marked_as_damaged_is_written_to_new_files_at_a_start(
     """An fsync may have failed, and no later fsync of the same file can be trusted."""
     previous = Stored(tmp_path)
     previous.with_records(3)
-    previous.logs.mark(KEY, "an fsync failed")
+    previous.logs.damage_marks.try_write(KEY, "an fsync failed")
     segment = next(replica_path(tmp_path).glob("*.log"))
     before, content = segment.stat().st_ino, segment.read_bytes()
     Stored(tmp_path)
@@ -184,7 +184,7 @@ def with_unreadable_batch(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     assert stored.logs.damaged_batches.of(KEY) == [(1, 2)]
     stored.logs.return_to_service(KEY)
-    stored.logs.unmark(KEY)
+    stored.logs.damage_marks.remove(KEY)
     stored.logs.close()
 
 

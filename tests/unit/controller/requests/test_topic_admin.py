@@ -13,7 +13,8 @@ from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, Loaded
 from tidelog_runtime.metadata.operations import BrokerMark, encode_mark
-from tidelog_runtime.metadata.schema import decode_topic, decode_topic_deletion
+from tidelog_runtime.metadata.schema import decode_topic
+from tidelog_runtime.metadata.topic_intents import decode_topic_deletion
 from unit.controller.driver import CALLER, KEYS, Driver, cluster
 
 
