@@ -10,18 +10,24 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlsplit
 
 from tidelog.errors import ErrorCode, TidelogError
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NOT_OFFERED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+_IS_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_RIGHT = (
+    "must be a directory that this machine and all executors mount under one path, as "
+    "/data/archive; object stores cannot rename, which the jobs depend on"
+)
 
 
 class Directory:
@@ -180,14 +186,29 @@ class Directory:
 
 
 def directory_at(location: str) -> Directory:
-    """Raises `ValueError` for a location that is not on a mounted file system."""
-    url = urlparse(location)
-    if url.scheme not in ("", "file") or not url.path:
-        raise ValueError(
-            "must be a directory that this machine and all executors mount under one path, as "
-            "/data/archive; object stores cannot rename, which the jobs depend on"
-        )
-    return Directory(Path(url.path).absolute())
+    """Returns the directory of a path, or of a URI `file:///data/archive`.
+
+    Raises `ValueError` for a location that is not on a mounted file system, and for `/`.
+    """
+    if not location:
+        raise ValueError(_RIGHT)
+    path = Path(_path_of_uri(location) if _IS_URI.match(location) else location).absolute()
+    if path.name == "..":
+        # Names beside the directory are derived from its own name.
+        path = path.resolve()
+    if not path.name:
+        raise ValueError(_RIGHT)
+    return Directory(path)
+
+
+def _path_of_uri(uri: str) -> str:
+    """Only a URI has escaped characters, a query and a fragment: a path may contain # and ?."""
+    url = urlsplit(uri)
+    if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path:
+        raise ValueError(_RIGHT)
+    if url.query or url.fragment:
+        raise ValueError("is a URI with an unescaped ? or #; give the path without file:")
+    return unquote(url.path)
 
 
 def sync_directory(path: Path) -> None:

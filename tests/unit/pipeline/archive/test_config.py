@@ -21,6 +21,7 @@ from tidelog_pipeline.archive.archive_config import (
 from tidelog_pipeline.archive.core.ranges import range_options
 from tidelog_pipeline.job_command import load_action
 from tidelog_pipeline.job_runner import with_flag_names
+from tidelog_pipeline.storage.directory import directory_at
 
 OUTPUT = ["--output", "/data/archive"]
 
@@ -107,6 +108,35 @@ def test_invalid_settings_are_reported(
 def test_an_archive_is_in_a_file_system(capsys: pytest.CaptureFixture[str]) -> None:
     message = error_text(capsys, "run", "--topics", "sea", "--output", "s3a://bucket/x")
     assert "must be a directory" in message
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/data/archive", "/data/archive"),
+        ("/data/archive/", "/data/archive"),
+        ("/data/archive#2", "/data/archive#2"),
+        ("/data/archive?x=1", "/data/archive?x=1"),
+        ("/data/archive;2", "/data/archive;2"),
+        ("/data/my archive", "/data/my archive"),
+        ("/data/%41", "/data/%41"),
+        ("/data/part/..", "/data"),
+        ("file:///data/my%20archive%232", "/data/my archive#2"),
+        ("file:/data/archive", "/data/archive"),
+        ("file://localhost/data/archive", "/data/archive"),
+    ],
+)
+def test_a_path_is_used_as_it_is_and_only_a_uri_is_decoded(location: str, path: str) -> None:
+    """A shortened path would be the directory of another archive."""
+    assert directory_at(location).root == Path(path)
+
+
+@pytest.mark.parametrize(
+    "location", ["", "/", "//", "s3://bucket/x", "file://data/archive", "file:///data/a#2", "file:"]
+)
+def test_a_location_that_names_no_directory_is_rejected(location: str) -> None:
+    with pytest.raises(ValueError, match=r"must be a directory|unescaped"):
+        directory_at(location)
 
 
 def test_a_range_is_in_utc_times_or_offsets() -> None:
