@@ -48,6 +48,7 @@ from tidelog_pipeline.archive.record_locations import (
 )
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
 from tidelog_pipeline.archive.span_join import drop_archived
+from tidelog_pipeline.session import to_read
 
 # Returns the offsets that a read has left out, of those at which it returned no record.
 FindLeftOut = Callable[[Mapping[LogId, tuple[Span, ...]]], Mapping[LogId, tuple[Span, ...]]]
@@ -255,7 +256,7 @@ def staged_rows(rows: DataFrame, location: str) -> list[StagedRows]:
             *(StructField(name, StringType()) for name in PARTITIONED_BY),
         ]
     )
-    written = rows.sparkSession.read.schema(schema).parquet(location)
+    written = rows.sparkSession.read.schema(schema).parquet(to_read(location))
     unread = sf.col("unread") if "unread" in schema.fieldNames() else sf.lit(None)
     groups = written.groupBy(
         sf.col("_metadata.file_path").alias("path"),

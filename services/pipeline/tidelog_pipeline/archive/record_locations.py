@@ -20,6 +20,7 @@ from tidelog_pipeline.archive.core.commits import ArchiveState
 from tidelog_pipeline.archive.core.missing_records import MissingRows, missing_rows
 from tidelog_pipeline.archive.core.spans import LogId, Span
 from tidelog_pipeline.archive.span_join import rows_within_logs
+from tidelog_pipeline.session import to_read
 
 LOG_COLUMNS = ("topic", "topic_id", "partition")
 _SCHEMA = StructType(
@@ -44,7 +45,7 @@ def read_locations(
     spark: SparkSession, root: Path, paths: Iterable[str], schema: StructType = _SCHEMA
 ) -> DataFrame:
     """Returns the rows of these files, which must be readable."""
-    files = [str(root / path) for path in paths]
+    files = [to_read(root / path) for path in paths]
     if not files:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).option("basePath", str(root)).parquet(*files)
