@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tidelog_pipeline.archive.core.commits import AddedFile
 from tidelog_pipeline.job_command import first_line
+from tidelog_pipeline.storage.directory import is_fault_of_file
 
 _BUFFER_BYTES = 1 << 20
 _BATCH_ROWS = 8_192
@@ -59,12 +60,18 @@ def find_damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) ->
 
 
 def wrong_size(root: Path, file: AddedFile) -> str:
-    """Returns the fault of a file's size; empty: none."""
+    """Returns the fault of a file's size; empty: none.
+
+    Raises `OSError` if the file system denies the answer, as `damage` does: a repair would remove
+    the file and give up its rows.
+    """
     try:
         size = (root / file.path).stat().st_size
     except FileNotFoundError:
         return "it is missing"
     except OSError as error:
+        if not is_fault_of_file(error):
+            raise
         return f"it cannot be read ({error.strerror})"
     if size != file.size_bytes:
         return f"it has {size} bytes, and had {file.size_bytes} when it was committed"
@@ -86,6 +93,8 @@ def damage(root: Path, file: AddedFile) -> str:
             return "" if is_same else "its SHA-256 is not the one it was committed with"
         rows = _rows_by_pages(root / file.path)
     except (OSError, pa.ArrowException) as error:
+        if not is_fault_of_file(error):
+            raise
         return f"it cannot be read ({first_line(error)})"
     return "" if rows == file.rows else f"it has {rows} rows, and by its commit {file.rows}"
 

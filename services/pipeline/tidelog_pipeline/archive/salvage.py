@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidelog_pipeline.archive.rows import PARTITIONED_BY
+from tidelog_pipeline.storage.directory import is_fault_of_file
 
 # The batch of rows in which a damaged page is found is lost.
 _BATCH_ROWS = 256
@@ -41,11 +42,16 @@ def salvaged_rows(spark: SparkSession, root: Path, schema: StructType) -> DataFr
 
 
 def sound_rows(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file in the form of the table, including its directories as columns."""
+    """Yields the rows of a file in the form of the table, including its directories as columns.
+
+    Raises `OSError` as `damage` does.
+    """
     folders = dict(part.split("=", 1) for part in path.parts if "=" in part)
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException) as error:
+        if not is_fault_of_file(error):
+            raise
         return
     with file:
         for group in range(file.num_row_groups):
@@ -58,8 +64,9 @@ def _sound_batches(
     try:
         for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group]):
             yield _as_rows(batch, schema, folders)
-    except (OSError, KeyError, pa.ArrowException):
-        return
+    except (OSError, KeyError, pa.ArrowException) as error:
+        if not is_fault_of_file(error):
+            raise
 
 
 def _as_rows(batch: pa.RecordBatch, schema: pa.Schema, folders: dict[str, str]) -> pa.RecordBatch:

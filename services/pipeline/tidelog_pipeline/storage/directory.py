@@ -23,6 +23,20 @@ from tidelog.errors import ErrorCode, TidelogError
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NOT_OFFERED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+# Errors that a lost or damaged file causes; None: the content is at fault. Any other error, such as a
+# denied permission or too many open files, says nothing about the file.
+_OF_THE_FILE = frozenset(
+    {
+        None,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.EIO,
+        errno.EBADMSG,
+        errno.EUCLEAN,
+    }
+)
 _IS_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _RIGHT = (
     "must be a directory that this machine and all executors mount under one path, as "
@@ -60,10 +74,11 @@ class Directory:
     def files(self, path: str) -> list[str]:
         """Returns the sorted paths of the files below `path` that Parquet readers see.
 
-        These readers ignore names that begin with `_` or `.`.
+        These readers ignore names that begin with `_` or `.`. Raises `OSError` for a directory that
+        cannot be listed: its files are not missing.
         """
         found: list[str] = []
-        for folder, folders, names in os.walk(self.at(path)):
+        for folder, folders, names in os.walk(self.at(path), onerror=_raise_unless_missing):
             folders[:] = [name for name in folders if not name.startswith(("_", "."))]
             below = Path(folder).relative_to(self.root)
             found += [str(below / name) for name in names if not name.startswith(("_", "."))]
@@ -73,7 +88,7 @@ class Directory:
         """Returns whether `files` finds any."""
         return any(
             not name.startswith(("_", "."))
-            for _, _, names in os.walk(self.at(path))
+            for _, _, names in os.walk(self.at(path), onerror=_raise_unless_missing)
             for name in names
         )
 
@@ -209,6 +224,17 @@ def _path_of_uri(uri: str) -> str:
     if url.query or url.fragment:
         raise ValueError("is a URI with an unescaped ? or #; give the path without file:")
     return unquote(url.path)
+
+
+def is_fault_of_file(error: Exception) -> bool:
+    """Returns whether an error of reading a file means that the file is lost or damaged."""
+    return not isinstance(error, OSError) or error.errno in _OF_THE_FILE
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    """The writer may remove a directory while another process lists it."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def sync_directory(path: Path) -> None:

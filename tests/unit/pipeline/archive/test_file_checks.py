@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +14,7 @@ import pytest
 from tidelog_pipeline.archive.core.commits import AddedFile
 from tidelog_pipeline.archive.file_checks import absent_or_cut, damage, sha256_of
 from tidelog_pipeline.archive.salvage import sound_rows
+from tidelog_pipeline.storage.directory import Directory
 
 PATH = "topic=sea/date=2026-11-22/hour=10/a.parquet"
 ROWS = 1_000
@@ -88,3 +91,53 @@ def test_rows_before_a_damaged_page_are_recovered(
     assert set(saved.column("topic").to_pylist()) == {"sea"}
     (tmp_path / PATH).write_bytes(b"no footer")
     assert list(sound_rows(tmp_path / PATH, schema)) == []
+
+
+@pytest.mark.rule("archive-lost-files-are-restored")
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ESTALE, errno.ENOMEM])
+@pytest.mark.parametrize("step", ["stat", "open"])
+def test_a_file_that_may_not_be_read_now_is_not_damaged(
+    tmp_path: Path, file: AddedFile, monkeypatch: pytest.MonkeyPatch, step: str, number: int
+) -> None:
+    """A repair would remove it, and give up rows that the topic does not have any more."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, step, fail)
+        broken.setattr(pq, "ParquetFile", fail)
+        with pytest.raises(OSError, match=os.strerror(number)):
+            damage(tmp_path, file)
+        with pytest.raises(OSError, match=os.strerror(number)):
+            list(sound_rows(tmp_path / PATH, pa.schema([])))
+
+
+def test_a_file_on_a_bad_sector_is_damaged(
+    tmp_path: Path, file: AddedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "open", fail)
+        assert "it cannot be read" in damage(tmp_path, file)
+
+
+def test_files_of_a_directory_that_cannot_be_listed_are_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "topic=sea").mkdir()
+    scandir = os.scandir
+
+    def fail(path: Any) -> Any:
+        if str(path).endswith("topic=sea"):
+            raise PermissionError(errno.EACCES, "denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", fail)
+    with pytest.raises(PermissionError):
+        Directory(tmp_path).files(".")
+    with pytest.raises(PermissionError):
+        Directory(tmp_path).has_files(".")
+    assert Directory(tmp_path / "gone").files(".") == []
