@@ -11,6 +11,7 @@ In the state directory (`layout`):
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
@@ -25,11 +26,12 @@ from tidelog_pipeline.archive.core.commit_json import (
     state_to_json,
 )
 from tidelog_pipeline.archive.core.commits import AddedFile, ArchiveState, Commit
-from tidelog_pipeline.storage.directory import Directory
+from tidelog_pipeline.storage.directory import Directory, is_fault_of_file
 
 CHECKPOINT = "checkpoint"
 REMOVED = "removed"
 _LOG, _STATES, _STAGING = "log", "state", "staging"
+_NAME = re.compile(r"\d{12}\.json")
 # A state is stored after this many commits, so that readers need only a few of them.
 STATE_EVERY = 100
 # Polls for a moment at which no commit is being published. If files are still unpublished after all
@@ -76,10 +78,10 @@ class ArchiveLog:
     def _loaded(self) -> ArchiveState:
         """Starts from the last readable state; the commits after the one before it are kept."""
         problem: DamagedCommitError | None = None
-        for name in reversed(self.state_directory.names(_STATES)):
+        for name in reversed(self._names(_STATES)):
             path = f"{_STATES}/{name}"
             try:
-                state = state_from_json(self.state_directory.read(path) or b"", path)
+                state = state_from_json(self._read(path) or b"", path)
                 break
             except DamagedCommitError as error:
                 problem = problem or error
@@ -98,9 +100,7 @@ class ArchiveLog:
             if commit is not None:
                 state.apply(commit)
                 continue
-            later = [
-                name for name in self.state_directory.names(_LOG) if name > _name(state.number)
-            ]
+            later = [name for name in self._names(_LOG) if name > _name(state.number)]
             if not later:
                 return
             if later[0] != _name(state.number + 1):
@@ -118,14 +118,14 @@ class ArchiveLog:
         self.state_directory = self._find_state_directory()
         problems: list[str] = []
         state = ArchiveState()
-        for name in reversed(self.state_directory.names(_STATES)):
+        for name in reversed(self._names(_STATES)):
             try:
                 path = f"{_STATES}/{name}"
-                state = state_from_json(self.state_directory.read(path) or b"", path)
+                state = state_from_json(self._read(path) or b"", path)
                 break
             except DamagedCommitError as error:
                 problems.append(error.what)
-        for name in self.state_directory.names(_LOG):
+        for name in self._names(_LOG):
             number = _number(name)
             if number <= state.number:
                 continue
@@ -139,7 +139,7 @@ class ArchiveLog:
             except DamagedCommitError as error:
                 problems.append(error.what)
                 state.number = number
-        state.number = 1 + max([state.number, *map(_number, self.state_directory.names(_STATES))])
+        state.number = 1 + max([state.number, *map(_number, self._names(_STATES))])
         self.state = state
         if store:
             self._create_state()
@@ -247,7 +247,7 @@ class ArchiveLog:
         self._create_state()
         keep_from = f"{number - STATE_EVERY:012}.json"
         for folder in (_LOG, _STATES):
-            for name in self.state_directory.names(folder):
+            for name in self._names(folder):
                 if name < keep_from:
                     self.state_directory.remove(str(PurePosixPath(folder, name)))
 
@@ -258,8 +258,21 @@ class ArchiveLog:
 
     def _commit(self, number: int) -> Commit | None:
         path = _commit_path(number)
-        text = self.state_directory.read(path)
+        text = self._read(path)
         return None if text is None else commit_from_json(text, path)
+
+    def _names(self, folder: str) -> list[str]:
+        """Returns the sorted names of commits or states; others may be copies by an editor."""
+        return [name for name in self.state_directory.names(folder) if _NAME.fullmatch(name)]
+
+    def _read(self, path: str) -> bytes | None:
+        """Returns None if there is no file. Raises `DamagedCommitError` if the disk lost it."""
+        try:
+            return self.state_directory.read(path)
+        except OSError as error:
+            if not is_fault_of_file(error):
+                raise
+            raise DamagedCommitError(f"{path} cannot be read ({error.strerror})") from error
 
 
 def unnamed(files: Iterable[str], state: ArchiveState) -> list[str]:

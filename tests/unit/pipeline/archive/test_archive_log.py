@@ -294,6 +294,40 @@ def test_a_repair_continues_with_the_remaining_commits_when_no_state_is_readable
     assert log_at(tmp_path / "archive").load() == log.state
 
 
+@pytest.mark.rule("archive-commits-are-never-skipped")
+@pytest.mark.parametrize("folder", ["log", "state"])
+@pytest.mark.parametrize("name", ["000000000004.json~", "README", "copy of 000000000002.json"])
+def test_files_of_other_names_are_no_commits(tmp_path: Path, folder: str, name: str) -> None:
+    """An editor leaves copies, and a person notes."""
+    log = log_at(tmp_path / "archive")
+    for n in range(3):
+        put(log, [str(n)])
+    path = log.state_directory.at(f"{folder}/{name}")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+    later = log_at(tmp_path / "archive")
+    assert later.recover() == []
+    assert later.state == log.state
+    assert later.load_readable(store=False) == []
+
+
+@pytest.mark.rule("archive-commits-are-never-skipped")
+def test_a_commit_that_the_disk_does_not_return_is_damaged(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "archive")
+    for n in range(3):
+        put(log, [str(n)])
+    # A directory, in the place of a bad sector: its error is of the same kind.
+    path = log.state_directory.at("log/000000000002.json")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DamagedCommitError, match=r"000000000002.json cannot be read \(Is a dir"):
+        log.recover()
+    assert log.load_readable(store=True) == [
+        "log/000000000002.json cannot be read (Is a directory)"
+    ]
+    assert log_at(tmp_path / "archive").load().paths == [f"{HOUR}/{n}.parquet" for n in (0, 2)]
+
+
 def test_a_second_writer_learns_which_process_is_the_first(tmp_path: Path) -> None:
     first, second = Directory(tmp_path), Directory(tmp_path)
     is_locked = pytest.raises(TidelogError, match=r"is being written by process \d+")
