@@ -112,11 +112,12 @@ class ArchiveLog:
 
         Returns the faults of the other commits, a sentence each.
 
-        - `store`: whether to store this state, so that `load` finds it from now on. Its number is
-          higher than those of all commits.
+        - `store`: whether to finish the last commit and to store this state, so that `load` finds
+          it from now on. Its number is higher than those of all commits.
         """
         self.state_directory = self._find_state_directory()
         problems: list[str] = []
+        last: Commit | None = None
         state = ArchiveState()
         for name in reversed(self._names(_STATES)):
             try:
@@ -132,18 +133,33 @@ class ArchiveLog:
             if number > state.number + 1:
                 problems.append(f"commits {state.number + 1} to {number - 1} are missing")
             state.number = number - 1
+            last = None
             try:
-                commit = self._commit(number)
-                assert commit is not None, "the only writer cannot have removed a listed file"
-                state.apply(commit)
+                last = self._commit(number)
+                assert last is not None, "the only writer cannot have removed a listed file"
+                (state.apply_after_gap if problems else state.apply)(last)
             except DamagedCommitError as error:
                 problems.append(error.what)
                 state.number = number
-        state.number = 1 + max([state.number, *map(_number, self._names(_STATES))])
         self.state = state
+        if store:
+            self._keep_staged(last)
+        state.number = 1 + max([state.number, *map(_number, self._names(_STATES))])
         if store:
             self._create_state()
         return problems
+
+    def _keep_staged(self, last: Commit | None) -> None:
+        """Publishes the files of the last commit, or keeps them as removed ones if it is damaged.
+
+        The stored state will have another number, so that no later writer finds these files.
+        """
+        staging = _staging(self.state.number)
+        if last is not None:
+            self._finish(last)
+        elif self.state_directory.at(staging).exists():
+            kept = f"{REMOVED}/{self.state.number:012}.staged"
+            self.state_directory.publish(staging, str(self.state_directory.at(kept)))
 
     def snapshot(self, pause: Callable[[float], object] = time.sleep) -> ArchiveSnapshot:
         """Returns state and files of the same moment, even if a writer is active."""

@@ -23,8 +23,8 @@ from tidelog.errors import ErrorCode, TidelogError
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NOT_OFFERED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
-# Errors that a lost or damaged file causes; None: the content is at fault. Any other error, such as a
-# denied permission or too many open files, says nothing about the file.
+# Errors that a lost or damaged file causes; None: the content is at fault. Any other error, such as
+# a denied permission or too many open files, says nothing about the file.
 _OF_THE_FILE = frozenset(
     {
         None,

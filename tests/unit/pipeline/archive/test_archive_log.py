@@ -295,6 +295,36 @@ def test_a_repair_continues_with_the_remaining_commits_when_no_state_is_readable
 
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
+@pytest.mark.parametrize("is_last_damaged", [False, True])
+def test_a_repair_keeps_the_files_of_a_last_commit_that_was_not_finished(
+    tmp_path: Path, is_last_damaged: bool
+) -> None:
+    """The topic may not have its records any more."""
+    root = tmp_path / "archive"
+    before = log_at(root)
+    for n in range(2):
+        put(before, [str(n)])
+    with pytest.raises(EndedError):
+        # Its commit exists, and neither of its files is published.
+        put(ending_log(root, 2), ["c", "d"])
+    log = log_at(root)
+    assert log.load().number == 3
+    assert visible_rows(root) == ["0", "1"]
+    log.state_directory.at(f"log/{3 if is_last_damaged else 1:012}.json").write_bytes(b"{")
+    log.load_readable(store=False)
+    assert visible_rows(root) == ["0", "1"]
+    log.load_readable(store=True)
+    assert log.finish_last() == []
+    if is_last_damaged:
+        kept = sorted(log.state_directory.at("removed").rglob("*.parquet"))
+        assert [path.read_text() for path in kept] == ["c", "d"]
+        assert str(kept[0]).endswith(f"{HOUR}/c.parquet")
+    else:
+        assert visible_rows(root) == ["0", "1", "c", "d"]
+        assert [Path(path).stem for path in log.state.paths] == ["1", "c", "d"]
+
+
+@pytest.mark.rule("archive-commits-are-never-skipped")
 @pytest.mark.parametrize("folder", ["log", "state"])
 @pytest.mark.parametrize("name", ["000000000004.json~", "README", "copy of 000000000002.json"])
 def test_files_of_other_names_are_no_commits(tmp_path: Path, folder: str, name: str) -> None:

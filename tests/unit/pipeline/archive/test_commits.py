@@ -93,6 +93,34 @@ def test_rows_of_removed_files_are_expired_or_lost() -> None:
     assert found.lost == {LOG: RemovedRows(LOG, 4, (Span(10, 15),))}
 
 
+@pytest.mark.rule("archive-commits-are-never-skipped")
+@pytest.mark.parametrize(
+    "gone",
+    [
+        Commit(
+            "", 0, removed=(f"{HOUR}/0.parquet",), expired=(RemovedRows(LOG, 10, (Span(0, 10),)),)
+        ),
+        Commit("", 0, removed=(f"{HOUR}/0.parquet",), lost=(RemovedRows(LOG, 10, (Span(0, 10),)),)),
+    ],
+)
+def test_rows_that_a_lost_commit_archived_and_a_later_one_removed_are_not_subtracted_twice(
+    gone: Commit,
+) -> None:
+    """Otherwise the archive would have 20 rows in its files and 10 in its commits for good."""
+    intact = state()
+    intact.apply(gone)
+    found = ArchiveState(number=1)
+    found.apply_after_gap(batch(1, Span(10, 30), {3: Span(10, 15), 5: Span(15, 30)}))
+    found.apply_after_gap(gone)
+    assert found.rows == intact.rows == {LOG: 20}
+    assert found.covered == intact.covered
+    assert state_from_json(state_to_json(found), "3.json") == found
+    # With all commits, it is `apply`.
+    same = state()
+    same.apply_after_gap(gone)
+    assert same == intact
+
+
 @pytest.mark.rule("archive-damage-is-error-or-gap")
 def test_damaged_offsets_are_neither_read_nor_archived_until_a_commit_covers_them() -> None:
     found = state()

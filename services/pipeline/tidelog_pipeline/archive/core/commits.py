@@ -153,6 +153,24 @@ class ArchiveState:
         for one in commit.damaged:
             self._apply_damaged(one)
 
+    def apply_after_gap(self, commit: Commit) -> None:
+        """As `apply`, for a commit behind lost ones.
+
+        Rows that it removes and that no known commit has read were archived by a lost commit.
+        """
+        for log, rows, offsets in (
+            *commit.expired,
+            *commit.lost,
+            *((one.log, one.rows, one.offsets) for one in commit.damaged if one.rows),
+        ):
+            unknown = remaining(offsets, self.covered.get(log, ()))
+            self.covered[log] = united([*self.covered.get(log, ()), *unknown])
+            known = self.rows.get(log, 0)
+            self.rows[log] = known + min(rows, sum(span.size for span in unknown))
+            self.unread.setdefault(log, 0)
+            self.epochs.setdefault(log, {})
+        self.apply(commit)
+
     def _apply_removed(self, path: str) -> None:
         hour = path.rpartition("/")[0]
         of_hour = self.files.get(hour, {})
