@@ -112,6 +112,10 @@ class Repairer:
     def _topics(self) -> set[str]:
         return {log.topic for log in self._log.state.covered}
 
+    def _names(self) -> dict[str, str]:
+        """Returns the names of topics by their ids."""
+        return {log.topic_id: log.topic for log in self._log.state.covered}
+
     def _take_known_files(self, damaged: Collection[str]) -> bool:
         """Records rows of intact files that no readable commit has archived.
 
@@ -134,7 +138,7 @@ class Repairer:
         """
         log = self._log
         schema = self._writer.schema(self._spark)
-        rows = salvaged_rows(self._spark, log.state_directory.at(REMOVED), schema)
+        rows = salvaged_rows(self._spark, log.state_directory.at(REMOVED), schema, self._names())
         if rows is None:
             return False
         unknown = drop_archived(rows, Archived.all_of(log.state))
@@ -163,7 +167,8 @@ class Repairer:
         log, missing = self._log, self._missing((), topics)
         records = [record for one in missing for record in one.records]
         kept = log.state_directory.at(REMOVED)
-        rows = salvaged_rows(self._spark, kept, self._writer.schema(self._spark))
+        schema = self._writer.schema(self._spark)
+        rows = salvaged_rows(self._spark, kept, schema, self._names())
         if rows is not None and records:
             written = self._writer.write_salvaged(keep_archived(rows, records))
             for one, count in rows_of_logs(written).items():

@@ -25,7 +25,8 @@ def file(tmp_path: Path) -> AddedFile:
     """A file as Spark writes it: pages have checksums. A page holds a few dozen rows."""
     path = tmp_path / PATH
     path.parent.mkdir(parents=True)
-    table = pa.table({"offset": range(ROWS), "value": [os.urandom(100) for _ in range(ROWS)]})
+    values = [os.urandom(100) for _ in range(ROWS)]
+    table = pa.table({"topic_id": ["id"] * ROWS, "offset": range(ROWS), "value": values})
     pq.write_table(
         table,
         path,
@@ -85,12 +86,27 @@ def test_rows_before_a_damaged_page_are_recovered(
     schema = pa.schema([("offset", pa.int64()), ("value", pa.binary()), ("topic", pa.string())])
     before = pq.read_table(tmp_path / file.path, partitioning=None).column("value").to_pylist()
     flip(tmp_path / PATH, at)
-    saved = pa.Table.from_batches(sound_rows(tmp_path / PATH, schema), schema)
+    saved = pa.Table.from_batches(sound_rows(tmp_path / PATH, schema, {}), schema)
     assert least <= len(saved) <= most
     assert saved.column("value").to_pylist() == before[: len(saved)]
     assert set(saved.column("topic").to_pylist()) == {"sea"}
     (tmp_path / PATH).write_bytes(b"no footer")
-    assert list(sound_rows(tmp_path / PATH, schema)) == []
+    assert list(sound_rows(tmp_path / PATH, schema, {})) == []
+
+
+@pytest.mark.rule("archive-lost-files-are-restored")
+def test_rows_of_a_file_in_another_topics_directory_are_of_their_own_topic(tmp_path: Path) -> None:
+    """Somebody swapped two files, or moved one."""
+    path = tmp_path / "topic=land/date=2026-11-22/hour=10/a.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"offset": [1, 2, 3], "topic_id": ["id-sea", "id-land", "old"]}), path)
+    schema = pa.schema([("offset", pa.int64()), ("topic", pa.string()), ("hour", pa.string())])
+    [rows] = sound_rows(path, schema, {"id-sea": "sea", "id-land": "land"})
+    assert rows.to_pydict() == {
+        "offset": [1, 2, 3],
+        "topic": ["sea", "land", "land"],
+        "hour": ["10"] * 3,
+    }
 
 
 @pytest.mark.rule("archive-lost-files-are-restored")
@@ -110,7 +126,7 @@ def test_a_file_that_may_not_be_read_now_is_not_damaged(
         with pytest.raises(OSError, match=os.strerror(number)):
             damage(tmp_path, file)
         with pytest.raises(OSError, match=os.strerror(number)):
-            list(sound_rows(tmp_path / PATH, pa.schema([])))
+            list(sound_rows(tmp_path / PATH, pa.schema([]), {}))
 
 
 def test_a_file_on_a_bad_sector_is_damaged(
