@@ -31,7 +31,13 @@ from tidelog_pipeline.archive.archive_config import (
 )
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.archive.archive_writer import ArchiveWriter
-from tidelog_pipeline.archive.cluster_logs import LogsNow, logs_now, matching_logs, sample_values
+from tidelog_pipeline.archive.cluster_logs import (
+    LogsNow,
+    check_same_topics,
+    logs_now,
+    matching_logs,
+    sample_values,
+)
 from tidelog_pipeline.archive.compactor import compact
 from tidelog_pipeline.archive.core.commit_json import DamagedCommitError, UncommittedFilesError
 from tidelog_pipeline.archive.core.hours import hours_before, hours_to_compact, whole_hours_ms
@@ -264,7 +270,8 @@ class _Writer:
         form = stored_format(log)
         if form is not None and not config.dry_run:
             store_format(log.state_directory, form)
-        writer = ArchiveWriter(log, form or ValueFormat(), self._clock)
+        check = partial(check_same_topics, config.bootstrap_servers)
+        writer = ArchiveWriter(log, form or ValueFormat(), self._clock, check)
         restorer = self._restorer(writer, config.bootstrap_servers, config.max_offsets)
         repairer = Repairer(self._spark, log, writer, restorer, print_line)
         if config.dry_run:
@@ -307,7 +314,10 @@ class _Writer:
         find = None
         if config.on_data_loss == "continue":
             find = partial(left_out, config.bootstrap_servers)
-        return ArchiveWriter(self._log, form, self._clock, strict=config.strict, find_left_out=find)
+        check = partial(check_same_topics, config.bootstrap_servers)
+        return ArchiveWriter(
+            self._log, form, self._clock, check, strict=config.strict, find_left_out=find
+        )
 
     def _compact_periodically(self, config: CompactConfig) -> None:
         now_ms = self._clock.monotonic_ms()
