@@ -223,6 +223,10 @@ class ArchiveWriter:
         now_ms = self._clock.wall_ms()
         self._log.commit(Commit(staging, now_ms, added, removed=removed, keeps_removed=True))
 
+    def record_reopened(self, logs: Iterable[LogId]) -> None:
+        """Records that the lost rows of these logs are to be restored again."""
+        self._log.commit(Commit(self._log.stage(), self._clock.wall_ms(), reopened=tuple(logs)))
+
     def record_gone(self, lost: Iterable[RemovedRows], damaged: Iterable[DamagedOffsets]) -> None:
         """Records rows that are given up, except that a back-fill reads `damaged` ones again."""
         now_ms = self._clock.wall_ms()

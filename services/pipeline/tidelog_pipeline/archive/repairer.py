@@ -23,6 +23,7 @@ from tidelog_pipeline.archive.core.staged_files import rows_of_logs
 from tidelog_pipeline.archive.file_checks import find_damaged
 from tidelog_pipeline.archive.log_reader import without_expired
 from tidelog_pipeline.archive.record_locations import (
+    find_given_up_rows,
     find_missing_rows,
     read_locations,
     runs_of_offsets,
@@ -72,13 +73,16 @@ class Repairer:
             self._print_restored(one, "would be restored, if the topic has them")
             if one.lost is not None:
                 self._print_lost(one.lost, ", unless damaged files have them")
-        return found.is_sound
+        return not self._found_again(found.damaged) and found.is_sound
 
     def repair(self) -> bool:
         """Repairs the archive. Returns whether it has all rows that it had."""
         found = self._inspect()
         is_sound = found.is_sound
-        if self._take_known_files(found.damaged):
+        found_again = self._found_again(found.damaged)
+        if found_again:
+            self._writer.record_reopened(found_again)
+        if self._take_known_files(found.damaged) or found_again:
             is_sound = False
             found = found._replace(missing=self._missing(found.damaged, self._topics()))
         restored = self._restorer.restore(found.missing, (*sorted(found.damaged), *found.unknown))
@@ -108,6 +112,15 @@ class Repairer:
         for path in unknown:
             self._print(f"{path}: no commit names it")
         return _Found(wrong, unknown, self._missing(wrong, self._topics()))
+
+    def _found_again(self, damaged: Collection[str]) -> list[LogId]:
+        """Returns the logs that have rows which an earlier repair has given up."""
+        log = self._log
+        rows = find_given_up_rows(self._spark, log.directory.root, log.state, damaged)
+        found = self._restorer.found_again(rows)
+        for one in found:
+            self._print(f"{one}: the topic has some of {log.state.lost[one].rows} lost rows again")
+        return found
 
     def _topics(self) -> set[str]:
         return {log.topic for log in self._log.state.covered}

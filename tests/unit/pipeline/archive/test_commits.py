@@ -91,6 +91,8 @@ def test_rows_of_removed_files_are_expired_or_lost() -> None:
         found.apply(Commit("", 0, lost=(RemovedRows(LOG, 2, (offsets,)),)))
     assert found.rows[LOG] == 16
     assert found.lost == {LOG: RemovedRows(LOG, 4, (Span(10, 15),))}
+    found.apply(Commit("", 0, reopened=(LOG,)))
+    assert (found.rows[LOG], found.lost) == (20, {})
 
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
@@ -162,6 +164,7 @@ def test_commits_round_trip_as_json() -> None:
         expired_before_ms=9,
         lost=(RemovedRows(LOG, 2, (Span(0, 1), Span(4, 5))),),
         damaged=(DamagedOffsets(LOG, (Span(1, 2), Span(8, 9)), 1),),
+        reopened=(LogId("sea", "id-1", 7),),
     )
     assert commit_from_json(commit_to_json(changed), "8.json") == changed
     added_up = state()

@@ -91,6 +91,7 @@ class Commit(NamedTuple):
       `expire`.
     - `lost`: rows that neither files nor logs have any more.
     - `damaged`: offsets that were left out of the read ranges.
+    - `reopened`: logs whose lost rows are missing rows again, because a log has some of them.
     """
 
     staging: str
@@ -106,6 +107,7 @@ class Commit(NamedTuple):
     expired_before_ms: int = 0
     lost: tuple[RemovedRows, ...] = ()
     damaged: tuple[DamagedOffsets, ...] = ()
+    reopened: tuple[LogId, ...] = ()
 
 
 @dataclass(slots=True)
@@ -152,6 +154,9 @@ class ArchiveState:
             self._apply_gone(gone, self.lost)
         for one in commit.damaged:
             self._apply_damaged(one)
+        for log in commit.reopened:
+            if log in self.lost:
+                self.rows[log] += self.lost.pop(log).rows
 
     def apply_after_gap(self, commit: Commit) -> None:
         """As `apply`, for a commit behind lost ones.
