@@ -166,11 +166,19 @@ def test_a_range_is_valid_for_the_data_source(since: str) -> None:
         (["land"], '{"sea": {"0": 5}}', "names partitions of sea"),
         (["sea"], "yesterday", "option --since is 'yesterday'; it must be a time as"),
         (["sea"], "latest", "option --since is 'latest'; it must be"),
+        (["sea"], "1960-01-01", "option --since is '1960-01-01'; it must be .*, not before 1970"),
     ],
 )
 def test_an_impossible_range_is_reported(topics: list[str], since: str, problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
         range_options(topics, since, "latest")
+
+
+def test_a_range_does_not_end_before_it_starts() -> None:
+    """A swapped range is not empty: it is a mistake."""
+    with pytest.raises(OptionError, match="option --until is '2026-11-21', before --since"):
+        range_options(["sea"], "2026-11-22", "2026-11-21")
+    range_options(["sea"], "2026-11-22", "2026-11-22")
 
 
 @pytest.mark.rule("jobs-configured-like-services")
