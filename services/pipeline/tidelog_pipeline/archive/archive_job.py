@@ -78,6 +78,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _act(config: ArchiveConfig) -> int:
+    if not isinstance(config, ArchivingConfig):
+        config.layout.check_exists()
     with spark_session(config.service, config.spark_master, config.spark_conf) as spark:
         for name, value in SETTINGS.items():
             spark.conf.set(name, value)

@@ -43,6 +43,18 @@ class ArchiveLayout:
         if chosen is not None:
             self._check_chosen(chosen)
 
+    def check_exists(self) -> None:
+        """Raises `JobError` if there is no archive, for actions that create none.
+
+        A mistyped path, or a volume that is not mounted, is not an archive without faults.
+        """
+        if self._is_migrated() or self._former_root.is_dir() or self._has_table():
+            return
+        raise JobError(
+            f"there is no archive in {self.table.root}: it has no files, and {self.state_root} has "
+            "no commits; check output and state_directory, and whether their volume is mounted"
+        )
+
     def current_state(self) -> Directory:
         """Returns the present state directory, or the future one of a new archive.
 
@@ -65,6 +77,8 @@ class ArchiveLayout:
         with state.held(LOCK, of=self.table.root):
             with self._explained():
                 self._check_renames()
+            # Another archive may have taken it meanwhile.
+            self._check_belongs()
             if self._chosen is not None and state.read(_TABLE) is None:
                 state.create(_TABLE, json.dumps({"output": self._relative_table()}).encode())
             yield state
@@ -106,11 +120,20 @@ class ArchiveLayout:
                 "an empty directory as output"
             )
         text = None if self._chosen is None else state.read(_TABLE)
-        if text is not None and json.loads(text)["output"] != self._relative_table():
+        if text is None:
+            return
+        try:
+            output = json.loads(text)["output"]
+        except (ValueError, KeyError, TypeError) as error:
             raise JobError(
-                f"{self.state_root} is the state directory of another archive "
-                f"({json.loads(text)['output']}, relative to it), not of {self.table.root}: give "
-                f"each archive its own, or remove {self.state_root / _TABLE} if it was moved"
+                f"{self.state_root / _TABLE} is damaged, which names the archive of this state "
+                f"directory: remove it if that is {self.table.root}"
+            ) from error
+        if output != self._relative_table():
+            raise JobError(
+                f"{self.state_root} is the state directory of another archive ({output}, relative "
+                f"to it), not of {self.table.root}: give each archive its own, or remove "
+                f"{self.state_root / _TABLE} if it was moved"
             )
 
     def _has_table(self) -> bool:
