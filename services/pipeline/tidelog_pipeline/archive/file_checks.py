@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tidelog_pipeline.archive.core.commits import AddedFile
+from tidelog_pipeline.archive.rows import PARTITIONED_BY
 from tidelog_pipeline.job_command import first_line
 from tidelog_pipeline.storage.directory import is_fault_of_file
 
@@ -57,6 +58,40 @@ def find_damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) ->
         spark, lambda file: damage(root, file), listed, [file.size_bytes for file in listed]
     )
     return {file.path: why for file, why in zip(listed, found, strict=True) if why}
+
+
+def find_foreign(root: Path, paths: Iterable[str], columns: Mapping[str, pa.DataType]) -> set[str]:
+    """Returns the files that Spark cannot read as rows of the table.
+
+    - `columns`: their types, except that any unit of a time will do.
+    """
+    return {path for path in paths if not _has_columns(root, path, columns)}
+
+
+def as_found(root: Path, paths: Iterable[str]) -> list[AddedFile]:
+    """Returns readable files that no commit names, as they are, for `find_damaged`."""
+    return [
+        AddedFile(path, pq.read_metadata(root / path).num_rows, (root / path).stat().st_size)
+        for path in paths
+    ]
+
+
+def _has_columns(root: Path, path: str, columns: Mapping[str, pa.DataType]) -> bool:
+    folders = [part.partition("=")[0] for part in path.split("/")[:-1]]
+    if tuple(folders) != PARTITIONED_BY:
+        return False
+    try:
+        with pq.ParquetFile(root / path) as file:
+            found = {field.name: field.type for field in file.schema_arrow}
+    except (OSError, pa.ArrowException) as error:
+        if not is_fault_of_file(error):
+            raise
+        return False
+    return all(
+        name in found
+        and (kind == found[name] or {kind.id, found[name].id} == {pa.lib.Type_TIMESTAMP})
+        for name, kind in columns.items()
+    )
 
 
 def wrong_size(root: Path, file: AddedFile) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     IntegerType,
     LongType,
@@ -34,6 +35,13 @@ _SCHEMA = StructType(
         StructField("topic", StringType()),
     ]
 )
+
+# The types of the columns in the files.
+ARROW_TYPES = {
+    field.name: field.type
+    for field in to_arrow_schema(_SCHEMA, timezone="UTC")
+    if field.name != "topic"
+}
 
 
 def topic_of(path: str) -> str:

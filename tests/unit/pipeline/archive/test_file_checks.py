@@ -12,7 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidelog_pipeline.archive.core.commits import AddedFile
-from tidelog_pipeline.archive.file_checks import absent_or_cut, damage, sha256_of
+from tidelog_pipeline.archive.file_checks import (
+    absent_or_cut,
+    as_found,
+    damage,
+    find_foreign,
+    sha256_of,
+)
+from tidelog_pipeline.archive.record_locations import ARROW_TYPES
 from tidelog_pipeline.archive.salvage import sound_rows
 from tidelog_pipeline.storage.directory import Directory
 
@@ -138,6 +145,32 @@ def test_a_file_on_a_bad_sector_is_damaged(
     with monkeypatch.context() as broken:
         broken.setattr(Path, "open", fail)
         assert "it cannot be read" in damage(tmp_path, file)
+
+
+def test_files_without_the_rows_of_an_archive_are_foreign(tmp_path: Path) -> None:
+    """Spark fails on them, or on all files because of the directory of one."""
+    hour = "topic=sea/date=2026-11-22/hour=10"
+    columns = {"topic_id": pa.string(), "partition": pa.int32(), "leader_epoch": pa.int32()}
+    columns |= {"offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC")}
+    assert columns == ARROW_TYPES
+    own = pa.table({name: pa.array([], kind) for name, kind in columns.items()})
+    nanos = own.set_column(4, "timestamp", pa.array([], pa.timestamp("ns")))
+    tables = {
+        f"{hour}/own.parquet": own,
+        f"{hour}/nanos.parquet": nanos,
+        "topic=sea/top.parquet": own,
+        f"{hour}/deeper/own.parquet": own,
+        f"{hour}/less.parquet": own.drop_columns("offset"),
+        f"{hour}/other.parquet": own.set_column(3, "offset", pa.array([], pa.string())),
+    }
+    for path, table in tables.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, tmp_path / path)
+    (tmp_path / hour / "README").write_text("notes")
+    paths = [*tables, f"{hour}/README", f"{hour}/gone.parquet"]
+    assert find_foreign(tmp_path, paths, ARROW_TYPES) == set(paths[2:])
+    [found] = as_found(tmp_path, paths[:1])
+    assert damage(tmp_path, found) == ""
 
 
 def test_files_of_a_directory_that_cannot_be_listed_are_not_missing(
