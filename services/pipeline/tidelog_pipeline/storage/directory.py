@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import re
+import secrets
 import shutil
 import socket
 from collections.abc import Iterator
@@ -99,9 +100,11 @@ class Directory:
         """
         target = self.at(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        writing = target.with_name(f".{target.name}.{os.getpid()}")
+        # A process that was killed may have left a second name of an existing file. In containers,
+        # all processes have the same id.
+        writing = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
         try:
-            with writing.open("wb") as file:
+            with writing.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -168,6 +168,21 @@ def test_an_interrupted_swap_is_finished(tmp_path: Path, monkeypatch: pytest.Mon
         assert directory.names("old") == ["new"]
 
 
+@pytest.mark.rule("archive-commit-is-one-file")
+def test_an_existing_file_is_never_written_through_a_leftover_of_its_creation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer was killed between the link and the removal of the first name."""
+    directory = Directory(tmp_path)
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        directory.create("1.json", b"first")
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(FileExistsError):
+        directory.create("1.json", b"second")
+    assert directory.read("1.json") == b"first"
+
+
 def test_two_directories_are_exchanged_atomically_on_this_machine(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
