@@ -126,6 +126,38 @@ def test_an_archive_written_again_by_a_previous_release_is_rejected(tmp_path: Pa
         pass
 
 
+def test_two_writers_that_migrate_at_once_find_one_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = previous_archive(tmp_path / "archive")
+    layout, faster = ArchiveLayout(Directory(root)), ArchiveLayout(Directory(root))
+    check = layout._has_commits
+
+    def check_later() -> bool:
+        with faster.held_by_writer():
+            pass
+        return check()
+
+    monkeypatch.setattr(layout, "_has_commits", check_later)
+    with layout.held_by_writer() as own:
+        assert ArchiveLog(Directory(root), lambda: own).load().paths == PATHS
+
+
+@pytest.mark.rule("archive-table-holds-committed-files")
+def test_other_files_in_the_place_of_the_state_directory_are_no_commits(tmp_path: Path) -> None:
+    """The advice to remove the former directory would cost the archive its commits."""
+    root = previous_archive(tmp_path / "archive")
+    layout = ArchiveLayout(Directory(root))
+    write(tmp_path / "archive.state/notes", "x")
+    in_place = pytest.raises(JobError, match=r"archive.state has files and no commits.* move these")
+    with in_place, layout.held_by_writer():
+        pass
+    assert ArchiveLog(Directory(root), layout.current_state).load().paths == PATHS
+    (tmp_path / "archive.state/notes").unlink()
+    with layout.held_by_writer() as own:
+        assert ArchiveLog(Directory(root), lambda: own).load().paths == PATHS
+
+
 @pytest.mark.rule("archive-table-holds-committed-files")
 def test_a_table_without_its_state_directory_is_rejected(tmp_path: Path) -> None:
     """Otherwise a run would archive everything a second time."""
