@@ -63,6 +63,9 @@ from tidelog_pipeline.session import spark_session
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Otherwise rows of files that cannot be read would silently be missing in counts.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
 }
 REPAIR = "run `archive repair`"
 # Interval of compactions while a run continues.
