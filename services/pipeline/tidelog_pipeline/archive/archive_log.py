@@ -166,7 +166,7 @@ class ArchiveLog:
         for _ in range(_ATTEMPTS):
             state = self.load()
             is_published = not self.state_directory.at(_staging(state.number)).exists()
-            files = tuple(self.directory.files("."))
+            files = tuple(self._table_files())
             if is_published and self._commit(state.number + 1) is None:
                 break
             pause(_ATTEMPT_PAUSE_S)
@@ -188,7 +188,16 @@ class ArchiveLog:
 
     def unnamed_files(self) -> list[str]:
         """Returns the sorted files of the table that no commit names."""
-        return unnamed(self.directory.files("."), self.state)
+        return unnamed(self._table_files(), self.state)
+
+    def _table_files(self) -> list[str]:
+        """Returns the sorted files that readers see, from the directories of topics only.
+
+        The root of a volume has others, such as `lost+found`, which may not be listed.
+        """
+        topics = [name for name in self.directory.names(".") if name.startswith("topic=")]
+        found = [path for topic in topics for path in self.directory.files(topic)]
+        return sorted([*found, *(name for name in topics if self.directory.at(name).is_file())])
 
     def finish_last(self) -> list[str]:
         """As `recover`, for the loaded state."""
@@ -293,7 +302,7 @@ class ArchiveLog:
 
 def unnamed(files: Iterable[str], state: ArchiveState) -> list[str]:
     """Returns the sorted files, of those that readers see, that no commit names."""
-    return sorted({path for path in files if path.startswith("topic=")}.difference(state.paths))
+    return sorted(set(files).difference(state.paths))
 
 
 def _staging(number: int) -> str:

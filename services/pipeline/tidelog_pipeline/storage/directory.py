@@ -235,8 +235,8 @@ def is_fault_of_file(error: Exception) -> bool:
 
 
 def _raise_unless_missing(error: OSError) -> None:
-    """The writer may remove a directory while another process lists it."""
-    if not isinstance(error, FileNotFoundError):
+    """The writer may remove a directory while another process lists it. A file contains none."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         raise error
 
 

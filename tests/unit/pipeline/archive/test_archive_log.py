@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -259,6 +261,27 @@ def test_a_staged_file_and_hidden_files_need_no_commit(tmp_path: Path) -> None:
     (root / HOUR / "_SUCCESS").write_text("")
     (root / "notes.txt").write_text("")
     assert log_at(root).recover() == []
+
+
+def test_directories_beside_the_topics_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root of a volume has `lost+found`, which only root may list."""
+    root = tmp_path / "archive"
+    put(log_at(root), ["a"])
+    (root / "lost+found").mkdir()
+    (root / "topic=file").write_text("x")
+    scandir = os.scandir
+
+    def denied(path: Any) -> Any:
+        if "lost+found" in str(path):
+            raise PermissionError(errno.EACCES, "denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    log = log_at(root)
+    assert log.snapshot(lambda _: None).files == ("topic=file", f"{HOUR}/a.parquet")
+    assert log.unnamed_files() == ["topic=file"]
 
 
 @pytest.mark.rule("archive-commits-are-never-skipped")
