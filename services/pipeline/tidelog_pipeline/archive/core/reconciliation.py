@@ -192,7 +192,7 @@ def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | Non
     if in_log is None and in_archive is not None:
         return [
             f"{in_archive.rows} archived records of leader epoch {epoch} are no longer in the log: "
-            "an unclean election truncated them"
+            "an unclean election truncated them, or the partition was removed and added again"
         ]
     if in_archive is None and in_log is not None:
         return [f"{in_log.rows} records of leader epoch {epoch} are missing in the archive"]
