@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from pipeline.archives import Act, all_of, fill, log_of, positions
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
+from tidelog_pipeline.archive import restorer
 from tidelog_pipeline.job_runner import EXIT_FAULT, EXIT_FOUND
 
 MANY_PARTITIONS = 64
@@ -165,6 +167,62 @@ def test_rows_without_a_topic_are_saved_from_damaged_files_or_reported(
     [line] = act("reconcile", "--deep")
     assert f"{5_010 - count} are lost ({offsets})" in line
     assert act("repair")[-1] == "Nothing is lost or damaged."
+
+
+@pytest.mark.rule("archive-lost-files-are-restored")
+def test_a_repair_restores_rows_that_a_repair_with_another_cluster_gave_up(
+    spark: SparkSession,
+    cluster: Running,
+    tmp_path: Path,
+    act: Act,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    archive_hours(cluster, act, topic, 2)
+    files_of(tmp_path)[0].unlink()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(restorer, "logs_now", lambda *_, **__: {})
+        output = act("repair", fails=EXIT_FOUND)
+        assert f"{topic}/0: 10 rows cannot be restored: offsets 0 to 9" in output
+        assert act("repair")[-1] == "Nothing is lost or damaged."
+    [line] = act("reconcile", fails=EXIT_FOUND)
+    assert "the log has lost offsets 0 to 9 again: run `archive repair`" in line
+    again = f"{topic}/0: the topic has some of 10 lost rows again"
+    assert act("repair", "--dry-run", fails=EXIT_FOUND)[-1] == again
+    assert act("repair")[:2] == [
+        again,
+        f"{topic}/0: 10 rows are restored from the topic: offsets 0 to 9",
+    ]
+    assert positions(spark, tmp_path) == all_of(20)
+    assert act("reconcile", "--deep") == [f"{topic}/0: 20 records in the log and in the archive"]
+
+
+@pytest.mark.rule("archive-lost-files-are-restored")
+def test_files_in_the_directories_of_others_are_restored_to_their_own(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    """Two files were swapped, and their topics do not exist any more."""
+    topics = [cluster.new_topic(partitions=1) for _ in range(2)]
+    for hour, topic in enumerate(topics):
+        fill(cluster, topic, 0, [topic.encode()] * (3 + hour), hour)
+    act("run", "--topics", ",".join(topics), "--no-compaction")
+
+    def rows() -> list[tuple[Any, ...]]:
+        table = spark.read.parquet(str(tmp_path / "archive"))
+        columns = ("topic", "date", "hour", "offset", "value")
+        return sorted(tuple(str(row[name]) for name in columns) for row in table.collect())
+
+    before = rows()
+    first, second = files_of(tmp_path)
+    aside = tmp_path / "aside"
+    first.rename(aside)
+    second.rename(first)
+    aside.rename(second)
+    with SyncAdmin(cluster.bootstrap) as admin:
+        for topic in topics:
+            admin.delete_topic(topic)
+    assert "cannot be restored" not in "".join(act("repair"))
+    assert rows() == before
 
 
 @pytest.mark.rule("archive-rows-compared-by-value")

@@ -15,7 +15,9 @@ from tidelog_pipeline.pipeline_config import PipelineConfig
 from tidelog_runtime.telemetry.logging import configure_logging
 
 # The last line of a Python traceback within a Java one.
-_RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)(?:\w+\.)*[A-Z]\w*Error: (.+)$", re.MULTILINE)
+_RAISED = re.compile(
+    r"^(?!org\.|java\.|scala\.|py4j\.)(?:\w+\.)*[A-Z]\w*(?:Error|Exception): (.+)$", re.MULTILINE
+)
 # The first line of a Java exception, or of the cause of one.
 _JAVA_NAME = r"((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Error|Exception)(?:: .+)?)$"
 _JAVA_RAISED = re.compile(r"^(?:Caused by: |: )?" + _JAVA_NAME, re.MULTILINE)

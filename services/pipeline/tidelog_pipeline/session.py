@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf
@@ -15,6 +17,9 @@ from pyspark.sql import SparkSession
 # Errors of a failed query. PySpark has classes for some Java errors only, and none for a file that
 # cannot be read.
 QUERY_ERRORS = (PySparkException, Py4JError)
+
+# Spark reads a path with these characters as a pattern.
+_OF_PATTERNS = re.compile(r"[\\{}\[\]*?]")
 
 _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
@@ -49,3 +54,8 @@ def spark_session(
         yield session
     finally:
         session.stop()
+
+
+def to_read(path: Path | str) -> str:
+    """Returns the text by which Spark reads exactly this path. It writes to any path as it is."""
+    return _OF_PATTERNS.sub(r"\\\g<0>", str(path))

@@ -23,6 +23,18 @@ def test_without_a_python_error_the_first_line_is_reported() -> None:
     )
 
 
+def test_an_exception_of_spark_within_a_micro_batch_is_reported() -> None:
+    text = """\
+[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Return Message: Traceback
+  File "archive_writer.py", line 258, in staged_rows
+pyspark.errors.exceptions.captured.AnalysisException: [PATH_NOT_FOUND] Path does not exist: /a.
+
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.error(QueryExecutionErrors.scala:1884)
+Caused by: py4j.Py4JException: An exception was raised by the Python Proxy.
+"""
+    assert failure_cause(text) == "[PATH_NOT_FOUND] Path does not exist: /a."
+
+
 def test_a_query_ended_by_java_is_reported_by_the_innermost_cause() -> None:
     full_disk = """\
 [STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Return Message: Traceback

@@ -31,7 +31,13 @@ from tidelog_pipeline.archive.archive_config import (
 )
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.archive.archive_writer import ArchiveWriter
-from tidelog_pipeline.archive.cluster_logs import LogsNow, logs_now, matching_logs, sample_values
+from tidelog_pipeline.archive.cluster_logs import (
+    LogsNow,
+    check_same_topics,
+    logs_now,
+    matching_logs,
+    sample_values,
+)
 from tidelog_pipeline.archive.compactor import compact
 from tidelog_pipeline.archive.core.commit_json import DamagedCommitError, UncommittedFilesError
 from tidelog_pipeline.archive.core.hours import hours_before, hours_to_compact, whole_hours_ms
@@ -57,6 +63,9 @@ from tidelog_pipeline.session import spark_session
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Otherwise rows of files that cannot be read would silently be missing in counts.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
 }
 REPAIR = "run `archive repair`"
 # Interval of compactions while a run continues.
@@ -72,6 +81,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _act(config: ArchiveConfig) -> int:
+    if not isinstance(config, ArchivingConfig):
+        config.layout.check_exists()
     with spark_session(config.service, config.spark_master, config.spark_conf) as spark:
         for name, value in SETTINGS.items():
             spark.conf.set(name, value)
@@ -264,7 +275,8 @@ class _Writer:
         form = stored_format(log)
         if form is not None and not config.dry_run:
             store_format(log.state_directory, form)
-        writer = ArchiveWriter(log, form or ValueFormat(), self._clock)
+        check = partial(check_same_topics, config.bootstrap_servers)
+        writer = ArchiveWriter(log, form or ValueFormat(), self._clock, check)
         restorer = self._restorer(writer, config.bootstrap_servers, config.max_offsets)
         repairer = Repairer(self._spark, log, writer, restorer, print_line)
         if config.dry_run:
@@ -307,7 +319,10 @@ class _Writer:
         find = None
         if config.on_data_loss == "continue":
             find = partial(left_out, config.bootstrap_servers)
-        return ArchiveWriter(self._log, form, self._clock, strict=config.strict, find_left_out=find)
+        check = partial(check_same_topics, config.bootstrap_servers)
+        return ArchiveWriter(
+            self._log, form, self._clock, check, strict=config.strict, find_left_out=find
+        )
 
     def _compact_periodically(self, config: CompactConfig) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -11,6 +11,7 @@ In the state directory (`layout`):
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
@@ -25,11 +26,12 @@ from tidelog_pipeline.archive.core.commit_json import (
     state_to_json,
 )
 from tidelog_pipeline.archive.core.commits import AddedFile, ArchiveState, Commit
-from tidelog_pipeline.storage.directory import Directory
+from tidelog_pipeline.storage.directory import Directory, is_fault_of_file
 
 CHECKPOINT = "checkpoint"
 REMOVED = "removed"
 _LOG, _STATES, _STAGING = "log", "state", "staging"
+_NAME = re.compile(r"\d{12}\.json")
 # A state is stored after this many commits, so that readers need only a few of them.
 STATE_EVERY = 100
 # Polls for a moment at which no commit is being published. If files are still unpublished after all
@@ -76,10 +78,10 @@ class ArchiveLog:
     def _loaded(self) -> ArchiveState:
         """Starts from the last readable state; the commits after the one before it are kept."""
         problem: DamagedCommitError | None = None
-        for name in reversed(self.state_directory.names(_STATES)):
+        for name in reversed(self._names(_STATES)):
             path = f"{_STATES}/{name}"
             try:
-                state = state_from_json(self.state_directory.read(path) or b"", path)
+                state = state_from_json(self._read(path) or b"", path)
                 break
             except DamagedCommitError as error:
                 problem = problem or error
@@ -98,9 +100,7 @@ class ArchiveLog:
             if commit is not None:
                 state.apply(commit)
                 continue
-            later = [
-                name for name in self.state_directory.names(_LOG) if name > _name(state.number)
-            ]
+            later = [name for name in self._names(_LOG) if name > _name(state.number)]
             if not later:
                 return
             if later[0] != _name(state.number + 1):
@@ -112,45 +112,61 @@ class ArchiveLog:
 
         Returns the faults of the other commits, a sentence each.
 
-        - `store`: whether to store this state, so that `load` finds it from now on. Its number is
-          higher than those of all commits.
+        - `store`: whether to finish the last commit and to store this state, so that `load` finds
+          it from now on. Its number is higher than those of all commits.
         """
         self.state_directory = self._find_state_directory()
         problems: list[str] = []
+        last: Commit | None = None
         state = ArchiveState()
-        for name in reversed(self.state_directory.names(_STATES)):
+        for name in reversed(self._names(_STATES)):
             try:
                 path = f"{_STATES}/{name}"
-                state = state_from_json(self.state_directory.read(path) or b"", path)
+                state = state_from_json(self._read(path) or b"", path)
                 break
             except DamagedCommitError as error:
                 problems.append(error.what)
-        for name in self.state_directory.names(_LOG):
+        for name in self._names(_LOG):
             number = _number(name)
             if number <= state.number:
                 continue
             if number > state.number + 1:
                 problems.append(f"commits {state.number + 1} to {number - 1} are missing")
             state.number = number - 1
+            last = None
             try:
-                commit = self._commit(number)
-                assert commit is not None, "the only writer cannot have removed a listed file"
-                state.apply(commit)
+                last = self._commit(number)
+                assert last is not None, "the only writer cannot have removed a listed file"
+                (state.apply_after_gap if problems else state.apply)(last)
             except DamagedCommitError as error:
                 problems.append(error.what)
                 state.number = number
-        state.number = 1 + max([state.number, *map(_number, self.state_directory.names(_STATES))])
         self.state = state
+        if store:
+            self._keep_staged(last)
+        state.number = 1 + max([state.number, *map(_number, self._names(_STATES))])
         if store:
             self._create_state()
         return problems
+
+    def _keep_staged(self, last: Commit | None) -> None:
+        """Publishes the files of the last commit, or keeps them as removed ones if it is damaged.
+
+        The stored state will have another number, so that no later writer finds these files.
+        """
+        staging = _staging(self.state.number)
+        if last is not None:
+            self._finish(last)
+        elif self.state_directory.at(staging).exists():
+            kept = f"{REMOVED}/{self.state.number:012}.staged"
+            self.state_directory.publish(staging, str(self.state_directory.at(kept)))
 
     def snapshot(self, pause: Callable[[float], object] = time.sleep) -> ArchiveSnapshot:
         """Returns state and files of the same moment, even if a writer is active."""
         for _ in range(_ATTEMPTS):
             state = self.load()
             is_published = not self.state_directory.at(_staging(state.number)).exists()
-            files = tuple(self.directory.files("."))
+            files = tuple(self._table_files())
             if is_published and self._commit(state.number + 1) is None:
                 break
             pause(_ATTEMPT_PAUSE_S)
@@ -172,7 +188,16 @@ class ArchiveLog:
 
     def unnamed_files(self) -> list[str]:
         """Returns the sorted files of the table that no commit names."""
-        return unnamed(self.directory.files("."), self.state)
+        return unnamed(self._table_files(), self.state)
+
+    def _table_files(self) -> list[str]:
+        """Returns the sorted files that readers see, from the directories of topics only.
+
+        The root of a volume has others, such as `lost+found`, which may not be listed.
+        """
+        topics = [name for name in self.directory.names(".") if name.startswith("topic=")]
+        found = [path for topic in topics for path in self.directory.files(topic)]
+        return sorted([*found, *(name for name in topics if self.directory.at(name).is_file())])
 
     def finish_last(self) -> list[str]:
         """As `recover`, for the loaded state."""
@@ -247,7 +272,7 @@ class ArchiveLog:
         self._create_state()
         keep_from = f"{number - STATE_EVERY:012}.json"
         for folder in (_LOG, _STATES):
-            for name in self.state_directory.names(folder):
+            for name in self._names(folder):
                 if name < keep_from:
                     self.state_directory.remove(str(PurePosixPath(folder, name)))
 
@@ -258,13 +283,26 @@ class ArchiveLog:
 
     def _commit(self, number: int) -> Commit | None:
         path = _commit_path(number)
-        text = self.state_directory.read(path)
+        text = self._read(path)
         return None if text is None else commit_from_json(text, path)
+
+    def _names(self, folder: str) -> list[str]:
+        """Returns the sorted names of commits or states; others may be copies by an editor."""
+        return [name for name in self.state_directory.names(folder) if _NAME.fullmatch(name)]
+
+    def _read(self, path: str) -> bytes | None:
+        """Returns None if there is no file. Raises `DamagedCommitError` if the disk lost it."""
+        try:
+            return self.state_directory.read(path)
+        except OSError as error:
+            if not is_fault_of_file(error):
+                raise
+            raise DamagedCommitError(f"{path} cannot be read ({error.strerror})") from error
 
 
 def unnamed(files: Iterable[str], state: ArchiveState) -> list[str]:
     """Returns the sorted files, of those that readers see, that no commit names."""
-    return sorted({path for path in files if path.startswith("topic=")}.difference(state.paths))
+    return sorted(set(files).difference(state.paths))
 
 
 def _staging(number: int) -> str:

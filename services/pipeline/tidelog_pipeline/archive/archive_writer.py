@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
@@ -48,9 +48,13 @@ from tidelog_pipeline.archive.record_locations import (
 )
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
 from tidelog_pipeline.archive.span_join import drop_archived
+from tidelog_pipeline.session import to_read
 
 # Returns the offsets that a read has left out, of those at which it returned no record.
 FindLeftOut = Callable[[Mapping[LogId, tuple[Span, ...]]], Mapping[LogId, tuple[Span, ...]]]
+
+# Raises an error if a read of topics by their names was not of these logs.
+CheckTopics = Callable[[Iterable[LogId]], None]
 
 
 class _Staged(NamedTuple):
@@ -62,6 +66,8 @@ class _Staged(NamedTuple):
 class ArchiveWriter:
     """The only writer of an archive. It holds the lock.
 
+    - `check_topics`: called between a read and its commit, except for a micro-batch, whose read
+      names ids.
     - `strict`: a value that does not match the schema is an error, and nothing of its
       micro-batch is archived.
     - `find_left_out`: None: reads leave nothing out, and all planned offsets count as read.
@@ -72,6 +78,7 @@ class ArchiveWriter:
         log: ArchiveLog,
         form: ValueFormat,
         clock: Clock,
+        check_topics: CheckTopics,
         *,
         strict: bool = False,
         find_left_out: FindLeftOut | None = None,
@@ -79,6 +86,7 @@ class ArchiveWriter:
         self._log = log
         self._form = form
         self._clock = clock
+        self._check_topics = check_topics
         self._strict = strict
         self._find_left_out = find_left_out
 
@@ -116,6 +124,8 @@ class ArchiveWriter:
         spans = [(one, Span(at.first or 0, at.end)) for one, at in planned.items()]
         archived = Archived.within(log.state, spans)
         staged = self._staged(drop_archived(frame, archived), planned)
+        if not query:
+            self._check_topics(planned)
         left_out = self._left_out(frame.sparkSession, staged, planned, archived, firsts or {})
         commit = Commit(
             staged.location,
@@ -150,7 +160,7 @@ class ArchiveWriter:
         return self._find_left_out(gaps)
 
     def write_again(
-        self, frame: DataFrame, logs: Iterable[LogId], removed: tuple[str, ...] = ()
+        self, frame: DataFrame, logs: Collection[LogId], removed: tuple[str, ...] = ()
     ) -> list[StagedRows]:
         """Writes rows that were archived before and whose files are lost or damaged.
 
@@ -159,6 +169,7 @@ class ArchiveWriter:
         - `removed`: paths of such files.
         """
         staged = self._staged(frame, logs)
+        self._check_topics(logs)
         if staged.files or removed:
             self._commit_again(staged.location, staged.files, removed)
         return staged.rows
@@ -212,6 +223,10 @@ class ArchiveWriter:
         now_ms = self._clock.wall_ms()
         self._log.commit(Commit(staging, now_ms, added, removed=removed, keeps_removed=True))
 
+    def record_reopened(self, logs: Iterable[LogId]) -> None:
+        """Records that the lost rows of these logs are to be restored again."""
+        self._log.commit(Commit(self._log.stage(), self._clock.wall_ms(), reopened=tuple(logs)))
+
     def record_gone(self, lost: Iterable[RemovedRows], damaged: Iterable[DamagedOffsets]) -> None:
         """Records rows that are given up, except that a back-fill reads `damaged` ones again."""
         now_ms = self._clock.wall_ms()
@@ -255,7 +270,7 @@ def staged_rows(rows: DataFrame, location: str) -> list[StagedRows]:
             *(StructField(name, StringType()) for name in PARTITIONED_BY),
         ]
     )
-    written = rows.sparkSession.read.schema(schema).parquet(location)
+    written = rows.sparkSession.read.schema(schema).parquet(to_read(location))
     unread = sf.col("unread") if "unread" in schema.fieldNames() else sf.lit(None)
     groups = written.groupBy(
         sf.col("_metadata.file_path").alias("path"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tidelog.client.sync import SyncConsumer
-from tidelog.errors import InvalidBatchError
+from tidelog.errors import ErrorCode, InvalidBatchError, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.spark.cluster_lookups import new_lookups
 from tidelog.spark.options import TopicChoice
@@ -30,6 +30,25 @@ def logs_now(bootstrap: str, topics: Collection[str], *, must_exist: bool) -> Lo
     known = {} if must_exist else {name: TopicOffsets("", 0, {}) for name in topics}
     choice = TopicChoice(tuple(sorted(topics)))
     return _logs(bootstrap, choice, known)
+
+
+def check_same_topics(bootstrap: str, logs: Iterable[LogId]) -> None:
+    """Checks that what was read of these logs is of them.
+
+    Rows have no topic id, and a read names its topics. A topic that was created again would be
+    archived as the former one. Ids are never used twice, so a check after the read is enough.
+
+    Raises `TidelogError`.
+    """
+    listed = sorted(logs)
+    now = logs_now(bootstrap, {log.topic for log in listed}, must_exist=False)
+    for log in listed:
+        if log not in now:
+            raise TidelogError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{log} (topic id {log.topic_id}) was deleted while it was read, and may have been "
+                "created again; what was read last is not archived; run this again",
+            )
 
 
 def matching_logs(bootstrap: str, pattern: str) -> LogsNow:

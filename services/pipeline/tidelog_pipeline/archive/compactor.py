@@ -14,6 +14,7 @@ from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.core.commits import AddedFile, Commit
 from tidelog_pipeline.archive.core.hours import ArchivedHour
 from tidelog_pipeline.archive.file_checks import describe_files, find_damaged
+from tidelog_pipeline.session import to_read
 from tidelog_pipeline.storage.directory import Directory
 
 
@@ -42,10 +43,10 @@ def compact(
         return f"{path} is damaged: {wrong[path]}"
     staging = log.stage()
     location = f"{staging}/{hour.path}"
-    old = spark.read.parquet(*(str(log.directory.at(path)) for path in known))
+    old = spark.read.parquet(*(to_read(log.directory.at(path)) for path in known))
     _in_order(old, file_count).write.parquet(location)
     log.directory.remove(f"{location}/_SUCCESS")
-    new = spark.read.schema(old.schema).parquet(location)
+    new = spark.read.schema(old.schema).parquet(to_read(location))
     _check(hour, _totals(old), _totals(new))
     added = tuple(_added(spark, staging, new))
     log.commit(Commit(staging, clock.wall_ms(), added, replaces=hour.path))

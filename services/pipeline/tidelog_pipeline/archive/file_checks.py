@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from tidelog_pipeline.archive.core.commits import AddedFile
+from tidelog_pipeline.archive.rows import PARTITIONED_BY
 from tidelog_pipeline.job_command import first_line
+from tidelog_pipeline.storage.directory import is_fault_of_file
 
 _BUFFER_BYTES = 1 << 20
 _BATCH_ROWS = 8_192
@@ -58,13 +60,53 @@ def find_damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) ->
     return {file.path: why for file, why in zip(listed, found, strict=True) if why}
 
 
+def find_foreign(root: Path, paths: Iterable[str], columns: Mapping[str, pa.DataType]) -> set[str]:
+    """Returns the files that Spark cannot read as rows of the table.
+
+    - `columns`: their types, except that any unit of a time will do.
+    """
+    return {path for path in paths if not _has_columns(root, path, columns)}
+
+
+def as_found(root: Path, paths: Iterable[str]) -> list[AddedFile]:
+    """Returns readable files that no commit names, as they are, for `find_damaged`."""
+    return [
+        AddedFile(path, pq.read_metadata(root / path).num_rows, (root / path).stat().st_size)
+        for path in paths
+    ]
+
+
+def _has_columns(root: Path, path: str, columns: Mapping[str, pa.DataType]) -> bool:
+    folders = [part.partition("=")[0] for part in path.split("/")[:-1]]
+    if tuple(folders) != PARTITIONED_BY:
+        return False
+    try:
+        with pq.ParquetFile(root / path) as file:
+            found = {field.name: field.type for field in file.schema_arrow}
+    except (OSError, pa.ArrowException) as error:
+        if not is_fault_of_file(error):
+            raise
+        return False
+    return all(
+        name in found
+        and (kind == found[name] or {kind.id, found[name].id} == {pa.lib.Type_TIMESTAMP})
+        for name, kind in columns.items()
+    )
+
+
 def wrong_size(root: Path, file: AddedFile) -> str:
-    """Returns the fault of a file's size; empty: none."""
+    """Returns the fault of a file's size; empty: none.
+
+    Raises `OSError` if the file system denies the answer, as `damage` does: a repair would remove
+    the file and give up its rows.
+    """
     try:
         size = (root / file.path).stat().st_size
     except FileNotFoundError:
         return "it is missing"
     except OSError as error:
+        if not is_fault_of_file(error):
+            raise
         return f"it cannot be read ({error.strerror})"
     if size != file.size_bytes:
         return f"it has {size} bytes, and had {file.size_bytes} when it was committed"
@@ -86,6 +128,8 @@ def damage(root: Path, file: AddedFile) -> str:
             return "" if is_same else "its SHA-256 is not the one it was committed with"
         rows = _rows_by_pages(root / file.path)
     except (OSError, pa.ArrowException) as error:
+        if not is_fault_of_file(error):
+            raise
         return f"it cannot be read ({first_line(error)})"
     return "" if rows == file.rows else f"it has {rows} rows, and by its commit {file.rows}"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import ParseException
 from pyspark.sql.types import StructType
 
@@ -18,7 +20,7 @@ from tidelog_pipeline.archive.core.value_format import (
     format_to_json,
 )
 from tidelog_pipeline.job_command import JobError, first_line
-from tidelog_pipeline.storage.directory import Directory
+from tidelog_pipeline.storage.directory import Directory, is_fault_of_file
 
 FORM, COPY = "form.json", "form.copy.json"
 
@@ -39,13 +41,25 @@ def stored_format(log: ArchiveLog) -> ValueFormat | None:
             return form
     if problem is not None:
         raise problem
-    if log.state.number > 0:
+    if log.state.number > 0 or not _are_raw(log):
         raise JobError(
             f"{log.state_directory.at(FORM)} and {COPY} beside it are missing, which have the "
             "format of this archive's values: restore one of them from a backup of the state "
             "directory"
         )
     return None
+
+
+def _are_raw(log: ArchiveLog) -> bool:
+    """Returns whether the files of an archive that has lost all of its commits have raw values."""
+    for path in log.unnamed_files():
+        try:
+            schema = pq.read_schema(log.directory.at(path))
+        except (OSError, pa.ArrowException):
+            continue
+        if "value" in schema.names and schema.field("value").type != pa.binary():
+            return False
+    return True
 
 
 def store_format(directory: Directory, form: ValueFormat) -> None:
@@ -62,8 +76,17 @@ def store_format(directory: Directory, form: ValueFormat) -> None:
 
 def _read_format(directory: Directory, name: str) -> ValueFormat | None:
     """Returns None if the file does not exist."""
-    text = directory.read(name)
-    return None if text is None else format_from_json(text, str(directory.at(name)))
+    path = directory.at(name)
+    try:
+        text = directory.read(name)
+    except OSError as error:
+        if not is_fault_of_file(error):
+            raise
+        raise OptionError(
+            f"{path} cannot be read ({error.strerror}); restore it from a backup of the state "
+            "directory"
+        ) from error
+    return None if text is None else format_from_json(text, str(path))
 
 
 def configured_format(config: ArchivingConfig) -> ValueFormat | None:

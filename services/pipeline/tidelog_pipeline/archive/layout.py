@@ -43,12 +43,24 @@ class ArchiveLayout:
         if chosen is not None:
             self._check_chosen(chosen)
 
+    def check_exists(self) -> None:
+        """Raises `JobError` if there is no archive, for actions that create none.
+
+        A mistyped path, or a volume that is not mounted, is not an archive without faults.
+        """
+        if self._has_content() or self._former_root.is_dir() or self._has_table():
+            return
+        raise JobError(
+            f"there is no archive in {self.table.root}: it has no files, and {self.state_root} has "
+            "no commits; check output and state_directory, and whether their volume is mounted"
+        )
+
     def current_state(self) -> Directory:
         """Returns the present state directory, or the future one of a new archive.
 
         For readers: it changes nothing.
         """
-        if not self._is_migrated() and self._former_root.is_dir():
+        if not self._has_commits() and self._former_root.is_dir():
             return Directory(self._former_root)
         self._check_belongs()
         return Directory(self.state_root)
@@ -65,6 +77,8 @@ class ArchiveLayout:
         with state.held(LOCK, of=self.table.root):
             with self._explained():
                 self._check_renames()
+            # Another archive may have taken it meanwhile.
+            self._check_belongs()
             if self._chosen is not None and state.read(_TABLE) is None:
                 state.create(_TABLE, json.dumps({"output": self._relative_table()}).encode())
             yield state
@@ -73,12 +87,21 @@ class ArchiveLayout:
         """Moves the state directory by a rename, which is atomic."""
         if self._former_root == self.state_root or not self._former_root.is_dir():
             return
-        if self._is_migrated():
+        has_commits, has_content = self._has_commits(), self._has_content()
+        if not self._former_root.is_dir():
+            # Another writer of this release has moved it meanwhile.
+            return
+        if has_commits:
             raise JobError(
                 f"{self._former_root} and {self.state_root} both have commits of the archive "
                 f"{self.table.root}: an earlier release has written to it after the migration. "
                 "Stop that release, check the archive with `archive reconcile`, and remove "
                 f"{self._former_root}"
+            )
+        if has_content:
+            raise JobError(
+                f"{self.state_root} has files and no commits, so that {self._former_root}, which "
+                "has the commits of this archive, cannot be moved there: move these files away"
             )
         with self.table.held(f"{FORMER}/{LOCK}", create=False), self._explained():
             self.state_root.parent.mkdir(parents=True, exist_ok=True)
@@ -90,27 +113,40 @@ class ArchiveLayout:
             sync_directory(self.state_root.parent)
             sync_directory(self.table.root)
 
-    def _is_migrated(self) -> bool:
+    def _has_content(self) -> bool:
         """Returns whether the state directory has content. A rename can replace an empty one."""
         try:
             return any(self.state_root.iterdir())
         except FileNotFoundError:
             return False
 
+    def _has_commits(self) -> bool:
+        state = Directory(self.state_root)
+        return any(state.names(folder) for folder in ("log", "state"))
+
     def _check_belongs(self) -> None:
         state = Directory(self.state_root)
-        if not self._is_migrated() and self._has_table():
+        if not self._has_content() and self._has_table():
             raise JobError(
                 f"{self.table.root} has Parquet files, and there are no commits of an archive in "
                 f"{self.state_root}: set state_directory to where they are, restore them, or give "
                 "an empty directory as output"
             )
         text = None if self._chosen is None else state.read(_TABLE)
-        if text is not None and json.loads(text)["output"] != self._relative_table():
+        if text is None:
+            return
+        try:
+            output = json.loads(text)["output"]
+        except (ValueError, KeyError, TypeError) as error:
             raise JobError(
-                f"{self.state_root} is the state directory of another archive "
-                f"({json.loads(text)['output']}, relative to it), not of {self.table.root}: give "
-                f"each archive its own, or remove {self.state_root / _TABLE} if it was moved"
+                f"{self.state_root / _TABLE} is damaged, which names the archive of this state "
+                f"directory: remove it if that is {self.table.root}"
+            ) from error
+        if output != self._relative_table():
+            raise JobError(
+                f"{self.state_root} is the state directory of another archive ({output}, relative "
+                f"to it), not of {self.table.root}: give each archive its own, or remove "
+                f"{self.state_root / _TABLE} if it was moved"
             )
 
     def _has_table(self) -> bool:

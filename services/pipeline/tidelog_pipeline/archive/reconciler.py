@@ -27,10 +27,11 @@ from tidelog_pipeline.archive.core.reconciliation import (
 from tidelog_pipeline.archive.core.spans import LogId, Span, remaining, united
 from tidelog_pipeline.archive.core.value_format import ValueFormat
 from tidelog_pipeline.archive.damaged_records import Prober, left_out, new_prober
-from tidelog_pipeline.archive.file_checks import absent_or_cut, find_damaged
+from tidelog_pipeline.archive.file_checks import absent_or_cut, as_found, find_damaged, find_foreign
 from tidelog_pipeline.archive.format_files import stored_format
 from tidelog_pipeline.archive.log_reader import read_ranges_of_logs, without_expired
 from tidelog_pipeline.archive.record_locations import (
+    ARROW_TYPES,
     LOG_COLUMNS,
     present_offsets,
     read_locations,
@@ -113,6 +114,9 @@ def reconcile(
             # A compaction has removed them while they were read.
             continue
         known = {path: why for path, why in unreadable.items() if path in there}
+        unnamed_files = unnamed(seen.files, seen.state)
+        foreign = find_foreign(root, unnamed_files, ARROW_TYPES)
+        wrong |= dict.fromkeys(foreign, "no commit names it, and it is no file of an archive")
         inspection = _Inspection(seen, now, {**known, **wrong})
         try:
             return _reconciled(spark, archive, bootstrap, inspection, deep, fails_at_damage)
@@ -122,7 +126,8 @@ def reconcile(
             if not _has_changed(archive, bootstrap, seen, now):
                 # Spark reads only the needed parts of a file, and does not report which file
                 # failed.
-                found = find_damaged(spark, root, files)
+                others = as_found(root, sorted(set(unnamed_files) - foreign))
+                found = find_damaged(spark, root, [*files, *others])
                 if found.keys() <= inspection.wrong.keys():
                     raise
                 unreadable |= found

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     IntegerType,
     LongType,
@@ -17,9 +18,10 @@ from pyspark.sql.types import (
 )
 
 from tidelog_pipeline.archive.core.commits import ArchiveState
-from tidelog_pipeline.archive.core.missing_records import MissingRows, missing_rows
+from tidelog_pipeline.archive.core.missing_records import MissingRows, given_up_rows, missing_rows
 from tidelog_pipeline.archive.core.spans import LogId, Span
 from tidelog_pipeline.archive.span_join import rows_within_logs
+from tidelog_pipeline.session import to_read
 
 LOG_COLUMNS = ("topic", "topic_id", "partition")
 _SCHEMA = StructType(
@@ -34,6 +36,13 @@ _SCHEMA = StructType(
     ]
 )
 
+# The types of the columns in the files.
+ARROW_TYPES = {
+    field.name: field.type
+    for field in to_arrow_schema(_SCHEMA, timezone="UTC")
+    if field.name != "topic"
+}
+
 
 def topic_of(path: str) -> str:
     """Returns the topic of a file of the table."""
@@ -44,7 +53,7 @@ def read_locations(
     spark: SparkSession, root: Path, paths: Iterable[str], schema: StructType = _SCHEMA
 ) -> DataFrame:
     """Returns the rows of these files, which must be readable."""
-    files = [str(root / path) for path in paths]
+    files = [to_read(root / path) for path in paths]
     if not files:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).option("basePath", str(root)).parquet(*files)
@@ -59,14 +68,35 @@ def find_missing_rows(
 ) -> list[MissingRows]:
     """Returns the rows of these topics that only `damaged` files have; these are not read."""
     logs = [log for log in state.covered if log.topic in topics]
-    sound = [p for p in state.paths if topic_of(p) in topics and p not in damaged]
-    rows = read_locations(spark, root, sound)
+    rows = _sound_rows(spark, root, state, damaged, topics)
     counted = rows.groupBy(*LOG_COLUMNS).agg(sf.count_distinct("leader_epoch", "offset"))
     there = {LogId(*row[:3]): row[3] for row in counted.collect()}
     lacking = {log: state.rows.get(log, 0) - there.get(log, 0) for log in logs}
     lacking = {log: rows for log, rows in lacking.items() if rows > 0}
     present = present_offsets(rows, lacking)
     return [missing_rows(state, log, n, present.get(log, {})) for log, n in lacking.items()]
+
+
+def find_given_up_rows(
+    spark: SparkSession, root: Path, state: ArchiveState, damaged: Collection[str]
+) -> list[MissingRows]:
+    """Returns the rows that an earlier repair has recorded as lost."""
+    if not state.lost:
+        return []
+    rows = _sound_rows(spark, root, state, damaged, {log.topic for log in state.lost})
+    present = present_offsets(rows, state.lost)
+    return [given_up_rows(state, log, present.get(log, {})) for log in sorted(state.lost)]
+
+
+def _sound_rows(
+    spark: SparkSession,
+    root: Path,
+    state: ArchiveState,
+    damaged: Collection[str],
+    topics: Collection[str],
+) -> DataFrame:
+    sound = [p for p in state.paths if topic_of(p) in topics and p not in damaged]
+    return read_locations(spark, root, sound)
 
 
 def present_offsets(

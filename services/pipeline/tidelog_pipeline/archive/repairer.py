@@ -23,6 +23,7 @@ from tidelog_pipeline.archive.core.staged_files import rows_of_logs
 from tidelog_pipeline.archive.file_checks import find_damaged
 from tidelog_pipeline.archive.log_reader import without_expired
 from tidelog_pipeline.archive.record_locations import (
+    find_given_up_rows,
     find_missing_rows,
     read_locations,
     runs_of_offsets,
@@ -72,13 +73,16 @@ class Repairer:
             self._print_restored(one, "would be restored, if the topic has them")
             if one.lost is not None:
                 self._print_lost(one.lost, ", unless damaged files have them")
-        return found.is_sound
+        return not self._found_again(found.damaged) and found.is_sound
 
     def repair(self) -> bool:
         """Repairs the archive. Returns whether it has all rows that it had."""
         found = self._inspect()
         is_sound = found.is_sound
-        if self._take_known_files(found.damaged):
+        found_again = self._found_again(found.damaged)
+        if found_again:
+            self._writer.record_reopened(found_again)
+        if self._take_known_files(found.damaged) or found_again:
             is_sound = False
             found = found._replace(missing=self._missing(found.damaged, self._topics()))
         restored = self._restorer.restore(found.missing, (*sorted(found.damaged), *found.unknown))
@@ -109,8 +113,21 @@ class Repairer:
             self._print(f"{path}: no commit names it")
         return _Found(wrong, unknown, self._missing(wrong, self._topics()))
 
+    def _found_again(self, damaged: Collection[str]) -> list[LogId]:
+        """Returns the logs that have rows which an earlier repair has given up."""
+        log = self._log
+        rows = find_given_up_rows(self._spark, log.directory.root, log.state, damaged)
+        found = self._restorer.found_again(rows)
+        for one in found:
+            self._print(f"{one}: the topic has some of {log.state.lost[one].rows} lost rows again")
+        return found
+
     def _topics(self) -> set[str]:
         return {log.topic for log in self._log.state.covered}
+
+    def _names(self) -> dict[str, str]:
+        """Returns the names of topics by their ids."""
+        return {log.topic_id: log.topic for log in self._log.state.covered}
 
     def _take_known_files(self, damaged: Collection[str]) -> bool:
         """Records rows of intact files that no readable commit has archived.
@@ -134,7 +151,7 @@ class Repairer:
         """
         log = self._log
         schema = self._writer.schema(self._spark)
-        rows = salvaged_rows(self._spark, log.state_directory.at(REMOVED), schema)
+        rows = salvaged_rows(self._spark, log.state_directory.at(REMOVED), schema, self._names())
         if rows is None:
             return False
         unknown = drop_archived(rows, Archived.all_of(log.state))
@@ -163,7 +180,8 @@ class Repairer:
         log, missing = self._log, self._missing((), topics)
         records = [record for one in missing for record in one.records]
         kept = log.state_directory.at(REMOVED)
-        rows = salvaged_rows(self._spark, kept, self._writer.schema(self._spark))
+        schema = self._writer.schema(self._spark)
+        rows = salvaged_rows(self._spark, kept, schema, self._names())
         if rows is not None and records:
             written = self._writer.write_salvaged(keep_archived(rows, records))
             for one, count in rows_of_logs(written).items():

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tidelog_pipeline.archive.archive_writer import ArchiveWriter
 from tidelog_pipeline.archive.cluster_logs import LogsNow, logs_now
@@ -129,6 +129,22 @@ class Restorer:
         found = (self._restored(one, _Written(), now.get(one.log)).lost for one in listed)
         return [one for one in found if one is not None]
 
+    def found_again(self, given_up: Iterable[MissingRows]) -> list[LogId]:
+        """Returns the logs that have some of these rows.
+
+        An earlier repair may have asked another cluster.
+        """
+        listed = list(given_up)
+        now = self._now(listed)
+        spans = {one.log: readable(one, now.get(one.log)) for one in listed}
+        records = [record for one in listed for record in one.records]
+        ids = {log.topic: log.topic_id for log in spans if log in now}
+        found: set[LogId] = set()
+        for part in reads({log: s for log, s in spans.items() if s}, self._max_offsets):
+            rows = self._read(part, records).select("topic", "partition").distinct()
+            found |= {LogId(topic, ids[topic], number) for topic, number in rows.collect()}
+        return sorted(found)
+
     def _now(self, missing: Iterable[MissingRows]) -> LogsNow:
         topics = {one.log.topic for one in missing}
         return logs_now(self._bootstrap, topics, must_exist=False)
@@ -136,6 +152,9 @@ class Restorer:
     def _write(
         self, part: Mapping[LogId, Span], records: Iterable[Archived], removed: tuple[str, ...]
     ) -> list[StagedRows]:
+        return self._writer.write_again(self._read(part, records), part, removed)
+
+    def _read(self, part: Mapping[LogId, Span], records: Iterable[Archived]) -> DataFrame:
         # Records that retention deletes meanwhile, or that are damaged, count as lost afterwards.
         frame = read_ranges_of_logs(
             self._spark,
@@ -146,9 +165,7 @@ class Restorer:
             onDamage="skip",
         )
         chosen = keep_archived(frame, [one for one in records if one.log in part])
-        return self._writer.write_again(
-            without_expired(chosen, self._state.expired_before_ms), part, removed
-        )
+        return without_expired(chosen, self._state.expired_before_ms)
 
     def _restored(self, missing: MissingRows, written: _Written, now: Span | None) -> Restored:
         log, offsets = missing.log, united(written.offsets)

@@ -38,9 +38,16 @@ def archive_rows(frame: DataFrame, form: ValueFormat, topic_ids: Mapping[str, st
         "headers",
         "topic_id",
         "topic",
-        sf.when(is_dated(), sf.date_format("timestamp", "yyyy-MM-dd")).alias("date"),
-        sf.when(is_dated(), sf.date_format("timestamp", "HH")).alias("hour"),
+        *(column.alias(name) for name, column in hour_columns().items()),
     )
+
+
+def hour_columns() -> dict[str, Column]:
+    """Returns the date and the hour of a row by the names of their directories."""
+    return {
+        "date": sf.when(is_dated(), sf.date_format("timestamp", "yyyy-MM-dd")),
+        "hour": sf.when(is_dated(), sf.date_format("timestamp", "HH")),
+    }
 
 
 def is_dated() -> Column:

@@ -5,7 +5,7 @@ For damaged files, these are the rows before the first damaged page of each row 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,16 +14,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidelog_pipeline.archive.rows import PARTITIONED_BY
+from tidelog_pipeline.archive.rows import PARTITIONED_BY, hour_columns
+from tidelog_pipeline.storage.directory import is_fault_of_file
 
 # The batch of rows in which a damaged page is found is lost.
 _BATCH_ROWS = 256
 
 
-def salvaged_rows(spark: SparkSession, root: Path, schema: StructType) -> DataFrame | None:
+def salvaged_rows(
+    spark: SparkSession, root: Path, schema: StructType, topics: Mapping[str, str]
+) -> DataFrame | None:
     """Returns the distinct rows of the Parquet files below `root`; None: there are no files.
 
+    A file may have been moved to another directory, so a row's own content decides about its topic
+    and its hour.
+
     - `schema`: of the archive's rows. The paths end like those of the table.
+    - `topics`: names of topics by their ids; rows of other topics are of their directory's.
     """
     paths = [(str(path),) for path in sorted(root.rglob("*.parquet"))]
     if not paths:
@@ -33,42 +40,58 @@ def salvaged_rows(spark: SparkSession, root: Path, schema: StructType) -> DataFr
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for path in batch.column(0).to_pylist():
-                yield from sound_rows(Path(path), as_arrow)
+                yield from sound_rows(Path(path), as_arrow, topics)
 
     files = spark.createDataFrame(paths, "path string").repartition(len(paths))
-    rows = files.mapInArrow(read, schema)
+    rows = files.mapInArrow(read, schema).withColumns(hour_columns())
     return rows.dropDuplicates(["topic_id", "partition", "leader_epoch", "offset"])
 
 
-def sound_rows(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a file in the form of the table, including its directories as columns."""
+def sound_rows(
+    path: Path, schema: pa.Schema, topics: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a file in the form of the table, including its directories as columns.
+
+    Raises `OSError` as `damage` does. `topics`: as in `salvaged_rows`.
+    """
     folders = dict(part.split("=", 1) for part in path.parts if "=" in part)
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException) as error:
+        if not is_fault_of_file(error):
+            raise
         return
     with file:
         for group in range(file.num_row_groups):
-            yield from _sound_batches(file, group, schema, folders)
+            for batch in _sound_batches(file, group):
+                try:
+                    yield _as_rows(batch, schema, folders, topics)
+                except (KeyError, pa.ArrowException):
+                    return
 
 
-def _sound_batches(
-    file: pq.ParquetFile, group: int, schema: pa.Schema, folders: dict[str, str]
-) -> Iterator[pa.RecordBatch]:
+def _sound_batches(file: pq.ParquetFile, group: int) -> Iterator[pa.RecordBatch]:
     try:
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group]):
-            yield _as_rows(batch, schema, folders)
-    except (OSError, KeyError, pa.ArrowException):
-        return
+        yield from file.iter_batches(_BATCH_ROWS, row_groups=[group])
+    except (OSError, pa.ArrowException) as error:
+        if not is_fault_of_file(error):
+            raise
 
 
-def _as_rows(batch: pa.RecordBatch, schema: pa.Schema, folders: dict[str, str]) -> pa.RecordBatch:
-    columns = [
-        pa.array([_folder(folders, field.name)] * len(batch), field.type)
-        if field.name in PARTITIONED_BY
-        else batch.column(field.name).cast(field.type)
-        for field in schema
-    ]
+def _as_rows(
+    batch: pa.RecordBatch, schema: pa.Schema, folders: dict[str, str], topics: Mapping[str, str]
+) -> pa.RecordBatch:
+    """Raises `KeyError` and `ArrowException` for a file that is not of an archive."""
+    columns = []
+    for field in schema:
+        folder = _folder(folders, field.name)
+        if field.name == "topic":
+            ids = batch.column("topic_id").to_pylist()
+            columns.append(pa.array([topics.get(one, folder) for one in ids], field.type))
+        elif field.name in PARTITIONED_BY:
+            columns.append(pa.array([folder] * len(batch), field.type))
+        else:
+            columns.append(batch.column(field.name).cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

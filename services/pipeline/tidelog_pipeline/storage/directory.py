@@ -10,18 +10,39 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
+import secrets
 import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlsplit
 
 from tidelog.errors import ErrorCode, TidelogError
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NOT_OFFERED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+# Errors that a lost or damaged file causes; None: the content is at fault. Any other error, such as
+# a denied permission or too many open files, says nothing about the file.
+_OF_THE_FILE = frozenset(
+    {
+        None,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.EIO,
+        errno.EBADMSG,
+        errno.EUCLEAN,
+    }
+)
+_IS_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_RIGHT = (
+    "must be a directory that this machine and all executors mount under one path, as "
+    "/data/archive; object stores cannot rename, which the jobs depend on"
+)
 
 
 class Directory:
@@ -54,10 +75,11 @@ class Directory:
     def files(self, path: str) -> list[str]:
         """Returns the sorted paths of the files below `path` that Parquet readers see.
 
-        These readers ignore names that begin with `_` or `.`.
+        These readers ignore names that begin with `_` or `.`. Raises `OSError` for a directory that
+        cannot be listed: its files are not missing.
         """
         found: list[str] = []
-        for folder, folders, names in os.walk(self.at(path)):
+        for folder, folders, names in os.walk(self.at(path), onerror=_raise_unless_missing):
             folders[:] = [name for name in folders if not name.startswith(("_", "."))]
             below = Path(folder).relative_to(self.root)
             found += [str(below / name) for name in names if not name.startswith(("_", "."))]
@@ -67,7 +89,7 @@ class Directory:
         """Returns whether `files` finds any."""
         return any(
             not name.startswith(("_", "."))
-            for _, _, names in os.walk(self.at(path))
+            for _, _, names in os.walk(self.at(path), onerror=_raise_unless_missing)
             for name in names
         )
 
@@ -78,9 +100,11 @@ class Directory:
         """
         target = self.at(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        writing = target.with_name(f".{target.name}.{os.getpid()}")
+        # A process that was killed may have left a second name of an existing file. In containers,
+        # all processes have the same id.
+        writing = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
         try:
-            with writing.open("wb") as file:
+            with writing.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -180,14 +204,40 @@ class Directory:
 
 
 def directory_at(location: str) -> Directory:
-    """Raises `ValueError` for a location that is not on a mounted file system."""
-    url = urlparse(location)
-    if url.scheme not in ("", "file") or not url.path:
-        raise ValueError(
-            "must be a directory that this machine and all executors mount under one path, as "
-            "/data/archive; object stores cannot rename, which the jobs depend on"
-        )
-    return Directory(Path(url.path).absolute())
+    """Returns the directory of a path, or of a URI `file:///data/archive`.
+
+    Raises `ValueError` for a location that is not on a mounted file system, and for `/`.
+    """
+    if not location:
+        raise ValueError(_RIGHT)
+    path = Path(_path_of_uri(location) if _IS_URI.match(location) else location).absolute()
+    if path.name == "..":
+        # Names beside the directory are derived from its own name.
+        path = path.resolve()
+    if not path.name:
+        raise ValueError(_RIGHT)
+    return Directory(path)
+
+
+def _path_of_uri(uri: str) -> str:
+    """Only a URI has escaped characters, a query and a fragment: a path may contain # and ?."""
+    url = urlsplit(uri)
+    if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path:
+        raise ValueError(_RIGHT)
+    if url.query or url.fragment:
+        raise ValueError("is a URI with an unescaped ? or #; give the path without file:")
+    return unquote(url.path)
+
+
+def is_fault_of_file(error: Exception) -> bool:
+    """Returns whether an error of reading a file means that the file is lost or damaged."""
+    return not isinstance(error, OSError) or error.errno in _OF_THE_FILE
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    """The writer may remove a directory while another process lists it. A file contains none."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        raise error
 
 
 def sync_directory(path: Path) -> None:

@@ -6,86 +6,25 @@ import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tidelog.errors import TidelogError
 from tidelog_pipeline.archive import archive_log
 from tidelog_pipeline.archive.archive_log import ArchiveLog
-from tidelog_pipeline.archive.core.commit_json import DamagedCommitError, UncommittedFilesError
-from tidelog_pipeline.archive.core.commits import AddedFile, Commit, ReadRange
-from tidelog_pipeline.archive.core.spans import LogId, Span
+from tidelog_pipeline.archive.core.commit_json import UncommittedFilesError
+from tidelog_pipeline.archive.core.commits import AddedFile, Commit
 from tidelog_pipeline.archive.layout import LOCK
 from tidelog_pipeline.storage import directory as storage
 from tidelog_pipeline.storage.directory import Directory
-
-HOUR = "topic=sea/date=2026-11-22/hour=10"
-STEPS = ("create", "publish", "exchange", "remove")
-
-
-class EndedError(Exception):
-    pass
-
-
-class Steps:
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-
-class EndingDirectory(Directory):
-    """Kills the writer before the step of this number, counted over all directories that share
-    it."""
-
-    def __init__(self, root: Path, steps: Steps) -> None:
-        super().__init__(root)
-        self.steps = steps
-
-    def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        if name not in STEPS:
-            return found
-
-        def step(*given: Any) -> Any:
-            if self.steps.left == 0:
-                raise EndedError(name)
-            self.steps.left -= 1
-            return found(*given)
-
-        return step
-
-
-def log_at(root: Path, directory: Directory | None = None) -> ArchiveLog:
-    own = Directory(root.with_name(f"{root.name}.state"))
-    return ArchiveLog(directory or Directory(root), lambda: own)
-
-
-def ending_log(root: Path, ends_at: int) -> ArchiveLog:
-    steps = Steps(ends_at)
-    own = EndingDirectory(root.with_name(f"{root.name}.state"), steps)
-    log = ArchiveLog(EndingDirectory(root, steps), lambda: own)
-    log.load()
-    return log
-
-
-def put(log: ArchiveLog, names: list[str], *, replaces: str = "") -> None:
-    """Commit files whose content is their rows, one line each."""
-    staging = log.stage()
-    added = []
-    for name in names:
-        path = Path(f"{staging}/{HOUR}/{name}.parquet")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
-        added.append(AddedFile(f"{HOUR}/{name}.parquet", 1, 1))
-    at = log.state.number
-    read = () if replaces else (ReadRange(LogId("sea", "id", 0), Span(at, at + 1), 1, 0, {}),)
-    log.commit(Commit(staging, 0, tuple(added), read, replaces=replaces))
-
-
-def visible_rows(root: Path) -> list[str]:
-    """The rows that readers see, who do not know commits."""
-    directory = Directory(root)
-    return sorted(directory.at(path).read_text() for path in directory.files("."))
+from unit.pipeline.archive.commit_steps import (
+    HOUR,
+    EndedError,
+    ending_log,
+    log_at,
+    put,
+    visible_rows,
+)
 
 
 def add(log: ArchiveLog) -> None:
@@ -168,6 +107,21 @@ def test_an_interrupted_swap_is_finished(tmp_path: Path, monkeypatch: pytest.Mon
         assert directory.names("old") == ["new"]
 
 
+@pytest.mark.rule("archive-commit-is-one-file")
+def test_an_existing_file_is_never_written_through_a_leftover_of_its_creation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer was killed between the link and the removal of the first name."""
+    directory = Directory(tmp_path)
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        directory.create("1.json", b"first")
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(FileExistsError):
+        directory.create("1.json", b"second")
+    assert directory.read("1.json") == b"first"
+
+
 def test_two_directories_are_exchanged_atomically_on_this_machine(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -189,52 +143,6 @@ def test_only_new_commits_are_read_after_the_saved_state(
     assert log_at(tmp_path / "archive").load() == log.state
 
 
-def test_an_archive_with_a_damaged_latest_state_is_read_from_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
-    log = log_at(tmp_path / "archive")
-    for n in range(9):
-        put(log, [str(n)])
-    log.state_directory.at("state/000000000008.json").write_bytes(b"{")
-    assert log_at(tmp_path / "archive").load() == log.state
-    log.state_directory.at("state/000000000004.json").write_bytes(b"")
-    with pytest.raises(
-        TidelogError, match=r"state/000000000008\.json is not a readable part of an archive"
-    ):
-        log_at(tmp_path / "archive").load()
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_missing_commit_is_an_error(tmp_path: Path, number: int) -> None:
-    """Otherwise its records would be archived again, and its files would count as unknown."""
-    log = log_at(tmp_path / "archive")
-    for n in range(3):
-        put(log, [str(n)])
-    log.state_directory.remove(f"log/{number:012}.json")
-    with pytest.raises(DamagedCommitError, match=rf"{number:012}\.json is missing, .* restore it"):
-        log_at(tmp_path / "archive").load()
-
-
-@pytest.mark.rule("archive-commits-are-never-skipped")
-@pytest.mark.parametrize("kept", [0, 1, 2])
-def test_missing_latest_commits_are_detected_by_their_files(tmp_path: Path, kept: int) -> None:
-    """No later commit shows the loss, and the next writer would archive their records again."""
-    root = tmp_path / "archive"
-    log = log_at(root)
-    for n in range(3):
-        put(log, [str(n)])
-    for number in range(kept + 1, 4):
-        log.state_directory.remove(f"log/{number:012}.json")
-    later = log_at(root)
-    with pytest.raises(UncommittedFilesError, match=r"no commit names .* run `archive repair`"):
-        later.recover()
-    assert later.unnamed_files() == [f"{HOUR}/{n}.parquet" for n in range(kept, 3)]
-    # A repair removes them like this.
-    later.commit(Commit(later.stage(), 0, removed=tuple(later.unnamed_files()), keeps_removed=True))
-    assert log_at(root).recover() == []
-
-
 def test_a_staged_file_and_hidden_files_need_no_commit(tmp_path: Path) -> None:
     root = tmp_path / "archive"
     log = log_at(root)
@@ -244,54 +152,6 @@ def test_a_staged_file_and_hidden_files_need_no_commit(tmp_path: Path) -> None:
     (root / HOUR / "_SUCCESS").write_text("")
     (root / "notes.txt").write_text("")
     assert log_at(root).recover() == []
-
-
-@pytest.mark.rule("archive-commits-are-never-skipped")
-@pytest.mark.parametrize("damage", [b"", b"{", None])
-def test_a_repair_continues_without_damaged_or_missing_commits(
-    tmp_path: Path, damage: bytes | None
-) -> None:
-    log = log_at(tmp_path / "archive")
-    for n in range(4):
-        put(log, [str(n)])
-    hurt = log.state_directory.at("log/000000000002.json")
-    hurt.unlink() if damage is None else hurt.write_bytes(damage)
-    with pytest.raises(DamagedCommitError, match="or run `archive repair`"):
-        log.recover()
-    for keep in (False, True):
-        [problem] = log.load_readable(store=keep)
-        assert ("commits 2 to 2 are missing" if damage is None else "000000000002.json") in problem
-        assert log.state.paths == [f"{HOUR}/{n}.parquet" for n in (0, 2, 3)]
-    log.finish_last()
-    # Later readers find the same, and the commits behind it, after the repair.
-    later = log_at(tmp_path / "archive")
-    with pytest.raises(UncommittedFilesError):
-        later.recover()
-    assert later.state == log.state
-    later.directory.remove(f"{HOUR}/1.parquet")
-    assert later.recover() == []
-    put(later, ["4"])
-    assert log_at(tmp_path / "archive").load().paths == later.state.paths
-    assert len(later.state.paths) == 4
-
-
-def test_a_repair_continues_with_the_remaining_commits_when_no_state_is_readable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
-    log = log_at(tmp_path / "archive")
-    for n in range(9):
-        put(log, [str(n)])
-    for name in log.state_directory.names("state"):
-        log.state_directory.at(f"state/{name}").write_bytes(b"")
-    problems = log.load_readable(store=True)
-    assert [problem.split()[0] for problem in problems] == [
-        "state/000000000008.json",
-        "state/000000000004.json",
-        "commits",
-    ]
-    assert log.state.paths == [f"{HOUR}/{n}.parquet" for n in range(3, 9)]
-    assert log_at(tmp_path / "archive").load() == log.state
 
 
 def test_a_second_writer_learns_which_process_is_the_first(tmp_path: Path) -> None:

@@ -91,6 +91,36 @@ def test_rows_of_removed_files_are_expired_or_lost() -> None:
         found.apply(Commit("", 0, lost=(RemovedRows(LOG, 2, (offsets,)),)))
     assert found.rows[LOG] == 16
     assert found.lost == {LOG: RemovedRows(LOG, 4, (Span(10, 15),))}
+    found.apply(Commit("", 0, reopened=(LOG,)))
+    assert (found.rows[LOG], found.lost) == (20, {})
+
+
+@pytest.mark.rule("archive-commits-are-never-skipped")
+@pytest.mark.parametrize(
+    "gone",
+    [
+        Commit(
+            "", 0, removed=(f"{HOUR}/0.parquet",), expired=(RemovedRows(LOG, 10, (Span(0, 10),)),)
+        ),
+        Commit("", 0, removed=(f"{HOUR}/0.parquet",), lost=(RemovedRows(LOG, 10, (Span(0, 10),)),)),
+    ],
+)
+def test_rows_that_a_lost_commit_archived_and_a_later_one_removed_are_not_subtracted_twice(
+    gone: Commit,
+) -> None:
+    """Otherwise the archive would have 20 rows in its files and 10 in its commits for good."""
+    intact = state()
+    intact.apply(gone)
+    found = ArchiveState(number=1)
+    found.apply_after_gap(batch(1, Span(10, 30), {3: Span(10, 15), 5: Span(15, 30)}))
+    found.apply_after_gap(gone)
+    assert found.rows == intact.rows == {LOG: 20}
+    assert found.covered == intact.covered
+    assert state_from_json(state_to_json(found), "3.json") == found
+    # With all commits, it is `apply`.
+    same = state()
+    same.apply_after_gap(gone)
+    assert same == intact
 
 
 @pytest.mark.rule("archive-damage-is-error-or-gap")
@@ -134,6 +164,7 @@ def test_commits_round_trip_as_json() -> None:
         expired_before_ms=9,
         lost=(RemovedRows(LOG, 2, (Span(0, 1), Span(4, 5))),),
         damaged=(DamagedOffsets(LOG, (Span(1, 2), Span(8, 9)), 1),),
+        reopened=(LogId("sea", "id-1", 7),),
     )
     assert commit_from_json(commit_to_json(changed), "8.json") == changed
     added_up = state()

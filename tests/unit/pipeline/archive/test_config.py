@@ -21,6 +21,7 @@ from tidelog_pipeline.archive.archive_config import (
 from tidelog_pipeline.archive.core.ranges import range_options
 from tidelog_pipeline.job_command import load_action
 from tidelog_pipeline.job_runner import with_flag_names
+from tidelog_pipeline.storage.directory import directory_at
 
 OUTPUT = ["--output", "/data/archive"]
 
@@ -109,6 +110,35 @@ def test_an_archive_is_in_a_file_system(capsys: pytest.CaptureFixture[str]) -> N
     assert "must be a directory" in message
 
 
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/data/archive", "/data/archive"),
+        ("/data/archive/", "/data/archive"),
+        ("/data/archive#2", "/data/archive#2"),
+        ("/data/archive?x=1", "/data/archive?x=1"),
+        ("/data/archive;2", "/data/archive;2"),
+        ("/data/my archive", "/data/my archive"),
+        ("/data/%41", "/data/%41"),
+        ("/data/part/..", "/data"),
+        ("file:///data/my%20archive%232", "/data/my archive#2"),
+        ("file:/data/archive", "/data/archive"),
+        ("file://localhost/data/archive", "/data/archive"),
+    ],
+)
+def test_a_path_is_used_as_it_is_and_only_a_uri_is_decoded(location: str, path: str) -> None:
+    """A shortened path would be the directory of another archive."""
+    assert directory_at(location).root == Path(path)
+
+
+@pytest.mark.parametrize(
+    "location", ["", "/", "//", "s3://bucket/x", "file://data/archive", "file:///data/a#2", "file:"]
+)
+def test_a_location_that_names_no_directory_is_rejected(location: str) -> None:
+    with pytest.raises(ValueError, match=r"must be a directory|unescaped"):
+        directory_at(location)
+
+
 def test_a_range_is_in_utc_times_or_offsets() -> None:
     by_time = range_options(["sea"], "2026-11-22T10:00", "latest")
     assert (by_time["subscribe"], by_time["startingTimestamp"]) == ("sea", "1795341600000")
@@ -136,11 +166,19 @@ def test_a_range_is_valid_for_the_data_source(since: str) -> None:
         (["land"], '{"sea": {"0": 5}}', "names partitions of sea"),
         (["sea"], "yesterday", "option --since is 'yesterday'; it must be a time as"),
         (["sea"], "latest", "option --since is 'latest'; it must be"),
+        (["sea"], "1960-01-01", "option --since is '1960-01-01'; it must be .*, not before 1970"),
     ],
 )
 def test_an_impossible_range_is_reported(topics: list[str], since: str, problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
         range_options(topics, since, "latest")
+
+
+def test_a_range_does_not_end_before_it_starts() -> None:
+    """A swapped range is not empty: it is a mistake."""
+    with pytest.raises(OptionError, match="option --until is '2026-11-21', before --since"):
+        range_options(["sea"], "2026-11-22", "2026-11-21")
+    range_options(["sea"], "2026-11-22", "2026-11-22")
 
 
 @pytest.mark.rule("jobs-configured-like-services")

@@ -38,6 +38,12 @@ def test_an_hour_of_large_files_is_unchanged() -> None:
     assert chosen(state_of_sizes(10, 95)) == []
 
 
+def test_an_hour_whose_compaction_left_small_files_is_not_compacted_again() -> None:
+    """A continuous run would rewrite it every ten minutes."""
+    assert chosen(state_of_sizes(10, 20, 200)) == []
+    assert chosen(state_of_sizes(10, 20, 170)) == [(HOUR, 30, 2)]
+
+
 def test_an_hour_may_receive_late_records_for_a_while() -> None:
     assert chosen(state_of_sizes(10, 20), ENDS_MS + HOUR_MS - 1) == []
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -28,12 +31,17 @@ def log(tmp_path: Path) -> ArchiveLog:
 
 
 @pytest.mark.parametrize("name", [FORM, COPY])
-@pytest.mark.parametrize("damage", [None, b"", b"{}"])
+@pytest.mark.parametrize("damage", [None, b"", b"{}", "a bad sector"])
 def test_one_of_the_two_files_is_enough_and_the_writer_repairs_the_other(
-    log: ArchiveLog, name: str, damage: bytes | None
+    log: ArchiveLog, name: str, damage: bytes | str | None
 ) -> None:
     hurt = log.state_directory.at(name)
-    hurt.unlink() if damage is None else hurt.write_bytes(damage)
+    hurt.unlink()
+    if isinstance(damage, bytes):
+        hurt.write_bytes(damage)
+    elif damage:
+        # The error of reading a directory is of the same kind.
+        hurt.mkdir()
     assert stored_format(log) == JSON
     store_format(log.state_directory, JSON)
     assert hurt.read_bytes() == format_to_json(JSON)
@@ -63,3 +71,20 @@ def test_with_both_files_unreadable_no_other_form_is_accepted(log: ArchiveLog) -
 def test_an_archive_without_commits_has_no_form_yet(tmp_path: Path) -> None:
     log = ArchiveLog(Directory(tmp_path), lambda: Directory(tmp_path / "state"))
     assert stored_format(log) is None
+
+
+@pytest.mark.parametrize(("value", "is_raw"), [(b"x", True), ({"id": 1}, False)])
+def test_without_form_and_commits_the_files_show_whether_values_are_raw(
+    tmp_path: Path, value: Any, is_raw: bool
+) -> None:
+    """Otherwise a repair would remove all files, and could read no row of them as raw values."""
+    log = ArchiveLog(Directory(tmp_path), lambda: Directory(tmp_path / "state"))
+    hour = tmp_path / "topic=sea/date=2026-11-22/hour=10"
+    hour.mkdir(parents=True)
+    pq.write_table(pa.table({"value": [value]}), hour / "a.parquet")
+    (hour / "b.parquet").write_bytes(b"")
+    if is_raw:
+        assert stored_format(log) is None
+    else:
+        with pytest.raises(JobError, match="restore one of them"):
+            stored_format(log)

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from tidelog.errors import TidelogError
+from tidelog_pipeline.archive import archive_job
 from tidelog_pipeline.archive import layout as layout_module
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.layout import FORMER, LOCK, ArchiveLayout
 from tidelog_pipeline.job_command import JobError
+from tidelog_pipeline.job_runner import EXIT_FAULT
 from tidelog_pipeline.storage.directory import Directory
 
 HOUR = "topic=sea/date=2026-11-22/hour=10"
@@ -124,6 +126,38 @@ def test_an_archive_written_again_by_a_previous_release_is_rejected(tmp_path: Pa
         pass
 
 
+def test_two_writers_that_migrate_at_once_find_one_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = previous_archive(tmp_path / "archive")
+    layout, faster = ArchiveLayout(Directory(root)), ArchiveLayout(Directory(root))
+    check = layout._has_commits
+
+    def check_later() -> bool:
+        with faster.held_by_writer():
+            pass
+        return check()
+
+    monkeypatch.setattr(layout, "_has_commits", check_later)
+    with layout.held_by_writer() as own:
+        assert ArchiveLog(Directory(root), lambda: own).load().paths == PATHS
+
+
+@pytest.mark.rule("archive-table-holds-committed-files")
+def test_other_files_in_the_place_of_the_state_directory_are_no_commits(tmp_path: Path) -> None:
+    """The advice to remove the former directory would cost the archive its commits."""
+    root = previous_archive(tmp_path / "archive")
+    layout = ArchiveLayout(Directory(root))
+    write(tmp_path / "archive.state/notes", "x")
+    in_place = pytest.raises(JobError, match=r"archive.state has files and no commits.* move these")
+    with in_place, layout.held_by_writer():
+        pass
+    assert ArchiveLog(Directory(root), layout.current_state).load().paths == PATHS
+    (tmp_path / "archive.state/notes").unlink()
+    with layout.held_by_writer() as own:
+        assert ArchiveLog(Directory(root), lambda: own).load().paths == PATHS
+
+
 @pytest.mark.rule("archive-table-holds-committed-files")
 def test_a_table_without_its_state_directory_is_rejected(tmp_path: Path) -> None:
     """Otherwise a run would archive everything a second time."""
@@ -150,6 +184,43 @@ def test_a_state_directory_belongs_to_one_archive(tmp_path: Path) -> None:
         (tmp_path / name).rename(tmp_path / "moved" / name)
     moved = ArchiveLayout(Directory(tmp_path / "moved/sea"), tmp_path / "moved/states/sea")
     assert moved.current_state().root == tmp_path / "moved/states/sea"
+
+
+def test_a_damaged_name_of_the_archive_is_explained(tmp_path: Path) -> None:
+    chosen = tmp_path / "states"
+    layout = ArchiveLayout(Directory(tmp_path / "sea"), chosen)
+    with layout.held_by_writer():
+        pass
+    for text in (b"", b"{", b"[]", b"{}"):
+        (chosen / "table.json").write_bytes(text)
+        with pytest.raises(JobError, match=r"table.json is damaged.*: remove it if"):
+            layout.current_state()
+
+
+def test_what_is_no_archive_is_not_an_archive_without_faults(tmp_path: Path) -> None:
+    """A mistyped path, and the mount point of a volume that is not mounted."""
+    root = tmp_path / "archive"
+    layout = ArchiveLayout(Directory(root))
+    for _ in range(2):
+        with pytest.raises(JobError, match=r"no archive in .*archive.* volume is mounted"):
+            layout.check_exists()
+        root.mkdir(exist_ok=True)
+    assert not list(root.iterdir())
+    assert not layout.state_root.exists()
+    with layout.held_by_writer():
+        pass
+    layout.check_exists()
+    ArchiveLayout(Directory(previous_archive(tmp_path / "former"))).check_exists()
+
+
+@pytest.mark.parametrize("action", ["reconcile", "compact", "expire", "repair"])
+def test_an_action_that_creates_no_archive_needs_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    flags = ["--before", "2026-11-22"] if action == "expire" else []
+    assert archive_job.main([action, "--output", str(tmp_path / "a"), *flags]) == EXIT_FAULT
+    assert "there is no archive in" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("chosen", ["archive", ".", "archive/state"])

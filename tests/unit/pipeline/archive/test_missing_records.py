@@ -10,6 +10,7 @@ from tidelog_pipeline.archive.core.missing_records import (
     MAX_RANGES,
     MissingRows,
     RestoredRows,
+    given_up_rows,
     lost_rows,
     missing_rows,
     readable,
@@ -41,6 +42,15 @@ def test_known_losses_are_not_searched_again() -> None:
     found.lost = {LOG: RemovedRows(LOG, 10, (Span(0, 10),))}
     present = {2: [Span(10, 50)], 4: [Span(50, 60)]}
     assert missing_rows(found, LOG, 30, present).offsets == (Span(60, 90),)
+
+
+def test_lost_rows_are_searched_by_their_leader_epochs_except_for_present_ones() -> None:
+    found = state()
+    found.lost = {LOG: RemovedRows(LOG, 12, (Span(40, 60),))}
+    # After an unclean election, the archive has another record at some of the lost offsets.
+    expected = (Archived(LOG, 2, Span(40, 50)), Archived(LOG, 4, Span(55, 60)))
+    present = {2: [Span(0, 40)], 4: [Span(50, 55)]}
+    assert given_up_rows(found, LOG, present) == MissingRows(LOG, 12, expected)
 
 
 def test_only_ranges_still_in_the_log_are_read() -> None:

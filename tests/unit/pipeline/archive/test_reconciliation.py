@@ -1,6 +1,6 @@
 import pytest
 
-from tidelog_pipeline.archive.core.commits import ArchiveState
+from tidelog_pipeline.archive.core.commits import ArchiveState, RemovedRows
 from tidelog_pipeline.archive.core.reconciliation import (
     Counted,
     FileCounts,
@@ -35,6 +35,19 @@ def test_matching_counts_are_reported_with_the_outstanding_ranges() -> None:
     )
 
 
+@pytest.mark.rule("archive-lost-files-are-restored")
+def test_lost_rows_that_the_log_has_are_left_to_a_repair() -> None:
+    """The repair that gave them up was started with the address of another cluster."""
+    lost = {LOG: RemovedRows(LOG, 10, (Span(10, 30),))}
+    state = ArchiveState(covered=STATE.covered, rows={LOG: 59}, unread={LOG: 0}, lost=lost)
+    fewer = {2: Counted(39, 2800)}
+    found = report(state, LOG, Span(20, 90), FileCounts(59, 59), BOTH, fewer, [])
+    assert "the log has lost offsets 20 to 29 again: run `archive repair`" in str(found)
+    # An unclean election gave these offsets to other records, which the archive has.
+    assert not report(state, LOG, Span(20, 90), FileCounts(59, 59), BOTH, BOTH, []).problems
+    assert not report(state, LOG, None, FileCounts(59, 59), {}, {}, []).problems
+
+
 def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:
     hole = Span(40, 50)
     for has_unnamed, advice in ((False, "archive backfill --since"), (True, "archive repair")):
@@ -60,7 +73,12 @@ def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:
         (FileCounts(68, 68), BOTH, BOTH, "its files have 68 rows, and its commits 69"),
         (FileCounts(69, 67), BOTH, BOTH, "2 rows are duplicates"),
         (FileCounts(69, 69), BOTH, {}, "49 records of leader epoch 2 are missing in the archive"),
-        (FileCounts(69, 69), {}, BOTH, "an unclean election truncated them"),
+        (
+            FileCounts(69, 69),
+            {},
+            BOTH,
+            "an unclean election truncated them, or the partition was removed",
+        ),
         (
             FileCounts(69, 69),
             BOTH,

@@ -74,6 +74,7 @@ def commit_to_json(commit: Commit) -> bytes:
             "expired_before_ms": commit.expired_before_ms,
             "lost": [_gone_value(one) for one in commit.lost],
             "damaged": [[*one.log, _spans_value(one.offsets), one.rows] for one in commit.damaged],
+            "reopened": [list(log) for log in commit.reopened],
         }
     )
 
@@ -100,6 +101,7 @@ def commit_from_json(text: bytes, name: str) -> Commit:
             expired_before_ms=value["expired_before_ms"],
             lost=tuple(_gone_rows(*fields) for fields in value["lost"]),
             damaged=tuple(_damaged_offsets(*fields) for fields in value.get("damaged", ())),
+            reopened=tuple(LogId(*fields) for fields in value.get("reopened", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, repr(error)) from error

@@ -91,6 +91,7 @@ class Commit(NamedTuple):
       `expire`.
     - `lost`: rows that neither files nor logs have any more.
     - `damaged`: offsets that were left out of the read ranges.
+    - `reopened`: logs whose lost rows are missing rows again, because a log has some of them.
     """
 
     staging: str
@@ -106,6 +107,7 @@ class Commit(NamedTuple):
     expired_before_ms: int = 0
     lost: tuple[RemovedRows, ...] = ()
     damaged: tuple[DamagedOffsets, ...] = ()
+    reopened: tuple[LogId, ...] = ()
 
 
 @dataclass(slots=True)
@@ -152,6 +154,27 @@ class ArchiveState:
             self._apply_gone(gone, self.lost)
         for one in commit.damaged:
             self._apply_damaged(one)
+        for log in commit.reopened:
+            if log in self.lost:
+                self.rows[log] += self.lost.pop(log).rows
+
+    def apply_after_gap(self, commit: Commit) -> None:
+        """As `apply`, for a commit behind lost ones.
+
+        Rows that it removes and that no known commit has read were archived by a lost commit.
+        """
+        for log, rows, offsets in (
+            *commit.expired,
+            *commit.lost,
+            *((one.log, one.rows, one.offsets) for one in commit.damaged if one.rows),
+        ):
+            unknown = remaining(offsets, self.covered.get(log, ()))
+            self.covered[log] = united([*self.covered.get(log, ()), *unknown])
+            known = self.rows.get(log, 0)
+            self.rows[log] = known + min(rows, sum(span.size for span in unknown))
+            self.unread.setdefault(log, 0)
+            self.epochs.setdefault(log, {})
+        self.apply(commit)
 
     def _apply_removed(self, path: str) -> None:
         hour = path.rpartition("/")[0]

@@ -40,15 +40,17 @@ def hours_of(state: ArchiveState) -> Iterator[ArchivedHour]:
 def hours_to_compact(
     state: ArchiveState, now_ms: int, closed_after_ms: int, target_bytes: int
 ) -> list[ArchivedHour]:
-    """Returns hours that ended long enough ago and have at least two small files.
+    """Returns hours that ended long enough ago, have at least two small files, and get fewer.
 
-    A small file is below half of the target.
+    A small file is below half of the target. A compaction shares rows equally among its files, so
+    some of them are small if the sizes of rows differ much: they are not rewritten again.
     """
     return [
         hour
         for hour in hours_of(state)
         if hour.end_ms + closed_after_ms <= now_ms
         and sum(file.size_bytes * 2 < target_bytes for file in hour.files) > 1
+        and hour.file_count(target_bytes) < len(hour.files)
     ]
 
 

@@ -62,6 +62,21 @@ def missing_rows(
     return MissingRows(log, rows, tuple(records))
 
 
+def given_up_rows(
+    state: ArchiveState, log: LogId, present: Mapping[int, Iterable[Span]]
+) -> MissingRows:
+    """Returns the lost rows of a log that has some; `present` as in `missing_rows`."""
+    lost = state.lost[log]
+    records = [
+        Archived(log, epoch, part)
+        for epoch, spans in sorted(state.epochs.get(log, {}).items())
+        for span in spans
+        for gap in without(span, present.get(epoch, ()))
+        for part in common(gap, lost.offsets)
+    ]
+    return MissingRows(log, lost.rows, tuple(records))
+
+
 def without_damaged(missing: MissingRows, damaged: DamagedOffsets) -> MissingRows:
     """Returns the missing rows that are not damaged."""
     records = [

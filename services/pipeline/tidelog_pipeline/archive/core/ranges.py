@@ -28,15 +28,15 @@ def range_options(topics: Sequence[str], since: str, until: str) -> dict[str, st
             f"option --since names partitions of {', '.join(sorted(assigned))}, and --topics is "
             f"{','.join(topics)}; leave --topics out"
         )
+    start = _starting(since)
+    end = _boundary("--until", until, "ending", "latest")
+    first, last = start.get("startingTimestamp"), end.get("endingTimestamp")
+    if first is not None and last is not None and int(last) < int(first):
+        raise OptionError(f"option --until is {until!r}, before --since, which is {since!r}")
     chosen = {"subscribe": ",".join(topics)}
     if assigned is not None:
         chosen = {"assign": json.dumps(assigned)}
-    return {
-        **chosen,
-        **_starting(since),
-        **_boundary("--until", until, "ending", "latest"),
-        "includeHeaders": "true",
-    }
+    return {**chosen, **start, **end, "includeHeaders": "true"}
 
 
 def _starting(since: str) -> dict[str, str]:
@@ -73,7 +73,10 @@ def time_ms(flag: str, text: str, right: str = "a time as 2026-11-22T10:00 (UTC)
         raise OptionError(f"option {flag} is {text!r}; it must be {right}") from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    return int(time.timestamp() * 1000)
+    time_ms = int(time.timestamp() * 1000)
+    if time_ms < 0:
+        raise OptionError(f"option {flag} is {text!r}; it must be {right}, not before 1970")
+    return time_ms
 
 
 def assigned(logs: Iterable[LogId]) -> str:

@@ -150,6 +150,13 @@ def report(
         problems.append(f"{files.rows - files.distinct} rows are duplicates")
     for epoch in sorted({*in_log, *in_archive}):
         problems += _epoch_problem(epoch, in_log.get(epoch), in_archive.get(epoch))
+    lost = state.lost.get(log)
+    again = common(now, lost.offsets) if now is not None and lost is not None else ()
+    if again and in_log != in_archive:
+        problems.append(
+            f"the log has lost offsets {spans_text(again)} again: run `archive repair`, which "
+            "restores records that it finds there"
+        )
     if differing:
         offsets = united(Span(one.offset, one.offset + 1) for one in differing)
         problems.append(
@@ -168,7 +175,7 @@ def report(
         waiting,
         tuple(problems),
         state.expired[log].rows if log in state.expired else 0,
-        state.lost.get(log),
+        lost,
         damage,
         damaged_before,
     )
@@ -185,7 +192,7 @@ def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | Non
     if in_log is None and in_archive is not None:
         return [
             f"{in_archive.rows} archived records of leader epoch {epoch} are no longer in the log: "
-            "an unclean election truncated them"
+            "an unclean election truncated them, or the partition was removed and added again"
         ]
     if in_archive is None and in_log is not None:
         return [f"{in_log.rows} records of leader epoch {epoch} are missing in the archive"]
