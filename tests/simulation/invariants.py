@@ -39,6 +39,9 @@ from tidelog_runtime.metadata.keys import BrokerKey, Keys
 from tidelog_runtime.metadata.schema import NOT_WHOLE, Member
 from tidelog_runtime.metadata.store import KeyValue, Transaction
 
+# How long a report of another broker's clock may take so that it says what time it is.
+MAX_REPORT_MS = 1_000
+
 
 class WatchedMachine(Protocol):
     @property
@@ -241,10 +244,17 @@ class Invariants:
         return next(b for b in self._processes() if b.machine_id == replica.machine_id)
 
     def _is_time_unknown(self, replica: Replica) -> bool:
-        """Whether its machine began with a wrong clock and no other broker reported the time."""
+        """Whether its machine began with a wrong clock and other brokers did not report the time.
+
+        A report that took long says less than the clock of a machine that was off for as long.
+        """
         process = self._process_of(replica)
-        has_heard = process.broker is not None and bool(process.broker.clock_check.peers)
-        return process.machine.clock.is_lost and not has_heard
+        clock = process.machine.clock
+        if not clock.is_lost:
+            return False
+        peers = {} if process.broker is None else process.broker.clock_check.peers
+        ahead_ms = self._world.true_ms - clock.monotonic_ms()
+        return not peers or any(ahead_ms - p.ahead_ms > MAX_REPORT_MS for p in peers.values())
 
     def _processes(self) -> Iterator[WatchedBroker]:
         yield from self._world.brokers.values()

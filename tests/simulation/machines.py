@@ -46,7 +46,7 @@ class MachineClock:
 
     - `offset_ms`: how far its wall clock is ahead of true time, while a fault lasts
     - `wrong_readings`: how often it was read while it was wrong
-    - `is_lost`: the machine last rebooted while the clock was wrong. Then only other brokers
+    - `is_lost`: the clock was wrong when the machine last booted. Then only other brokers
       know what time it is (`clock_check.MAX_OFF_MS`).
     """
 
@@ -73,7 +73,7 @@ class Machine:
         self.clock = MachineClock(true_time)
         self.boots = 1
 
-    def reboot(self) -> None:
+    def booted(self) -> None:
         self.boots += 1
         self.clock.is_lost = self.clock.offset_ms != 0
 

@@ -19,13 +19,13 @@ def power_off(world: World, broker: BrokerProcess, rng: random.Random) -> End:
     broker.kill(noticed=False)
     host.up = False
     lost = broker.machine.disk.power_failure(rng)
-    broker.machine.reboot()
     world.trace("rebooted", host=broker.host, lost=lost)
     if lost:
         world.data_losses.machine_lost(broker.machine_id)
 
     def up() -> None:
         host.up = True
+        broker.machine.booted()
         broker.release()
 
     return up
