@@ -130,13 +130,7 @@ def report(
       seem never to have been archived.
     """
     rows, damaged_before = state.rows.get(log, 0), state.damaged.get(log, ())
-    problems = [
-        f"offsets {_bounds(hole)} have records and were never archived; {_advice(log, hole)}"
-        if not has_unnamed_files
-        else f"offsets {_bounds(hole)} have records that no commit has; files that no commit names "
-        "may have them: run `archive repair` before any back-fill"
-        for hole in full_holes
-    ]
+    problems = [_hole_problem(log, hole, has_unnamed_files) for hole in full_holes]
     unknown = remaining(damage.never_archived, damaged_before)
     if unknown:
         problems.append(
@@ -178,6 +172,15 @@ def report(
         lost,
         damage,
         damaged_before,
+    )
+
+
+def _hole_problem(log: LogId, hole: Span, has_unnamed_files: bool) -> str:
+    if not has_unnamed_files:
+        return f"offsets {_bounds(hole)} have records and were never archived; {_advice(log, hole)}"
+    return (
+        f"offsets {_bounds(hole)} have records that no commit has; files that no commit names may "
+        "have them: run `archive repair` before any back-fill"
     )
 
 
