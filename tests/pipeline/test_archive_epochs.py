@@ -16,7 +16,7 @@ from tidelog.client import Admin, Producer
 from tidelog.model import TopicPartition
 
 # The product of both is the number of spans that an action compares records with.
-PARTITIONS, EPOCHS = 12, 30
+PARTITIONS, EPOCHS = 12, 40
 
 
 async def fill_epochs(bootstrap: str, brokers: Sequence[int], topic: str, epochs: int) -> None:

@@ -3,6 +3,7 @@ each marker has a generator."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+
+LINKED_TEXT = re.compile(r"\]\(([^():#]+\.md)[^()]*\)")
+CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 SETTINGS: dict[str, Any] = yaml.load(configuration(), _Loader)
 
@@ -43,6 +47,19 @@ def test_a_marker_without_a_generator_fails() -> None:
 def test_pictures_and_other_linked_files_are_part_of_the_site() -> None:
     page = ROOT / "docs" / "integrations" / "rest-and-console.md"
     assert ROOT / "docs" / "screenshots" / "overview.png" in set(linked_files(page))
+
+
+def test_pages_link_to_no_text_that_the_site_lacks() -> None:
+    """The READMEs of tests and services are no pages: their paths are named without a link."""
+    names = set(pages())
+    links = (
+        (page, page.parent / found) for page in names for found in LINKED_TEXT.findall(text(page))
+    )
+    assert [f"{page.name}: {to}" for page, to in links if to.resolve() not in names] == []
+
+
+def text(page: Path) -> str:
+    return CODE_BLOCK.sub("", page.read_text())
 
 
 def test_the_theme_loads_no_fonts_and_no_scripts_of_others() -> None:
