@@ -16,7 +16,7 @@ import structlog
 
 from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKES_STATES
 from tidelog_broker.assembly import BrokerParts
-from tidelog_broker.background import retry_pause
+from tidelog_broker.background import first_of, retry_pause
 from tidelog_broker.boundaries import Boundaries
 from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.membership.cluster_watch import ClusterWatch
@@ -110,13 +110,16 @@ class Broker(BrokerParts):
         )
         self._watch = watch
         config, maintenance = self._config, self._maintenance
-        self._start("cluster-watch", watch.run())
+        watching = self._start("cluster-watch", watch.run())
         self._start("store-probe", self.store.probe())
         self._start("isr-updates", self._isr_updates.run())
         self._start(
             "isr-timer", maintenance.evaluate_isrs(max(100, config.replica_lag_time_max_ms // 4))
         )
-        await watch.ready.wait()
+        await first_of(watch.ready.wait(), asyncio.wait([watching]))
+        with _rolled_back_store_rejected():
+            if watching.done():
+                watching.result()
         # This incarnation's registration will have a higher creation revision. Commands for lower
         # broker epochs are for a previous incarnation.
         self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)

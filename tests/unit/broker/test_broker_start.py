@@ -140,6 +140,13 @@ async def test_a_store_that_falls_back_while_a_broker_starts_is_rejected(
     with pytest.raises(DataDirectoryError, match="it was at 27 before"):
         await process.broker.join("10.0.0.1:7500")
     await process.stop()
+    monkeypatch.undo()
+    process = Process(cluster, 1)
+    await process.broker.prepare()
+    monkeypatch.setattr(process.broker.store, "snapshot", fallen_back)
+    with pytest.raises(DataDirectoryError, match="it was at 27 before"):
+        await process.broker.join("10.0.0.1:7500")
+    await process.stop()
 
 
 def rejection_of(cluster: Cluster, broker_id: int) -> RejectedStart | None:

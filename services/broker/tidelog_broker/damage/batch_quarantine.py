@@ -21,6 +21,10 @@ from tidelog_broker.storage.log_directory import LogDirectory
 
 # A read failure that is over within this time costs no data.
 UNREADABLE_PAUSE_S = 5.0
+# A batch that is not committed must not become unreadable: its producer would get it acknowledged
+# later.
+MAX_COMMIT_WAIT_S = 10.0
+COMMIT_POLL_S = 0.1
 
 Damage = LogCorruptError | LogUnreadableError
 QuarantineFailed = Callable[[ReplicaKey, LogError], None]
@@ -31,10 +35,16 @@ _Place = tuple[ReplicaKey, PurePath]
 
 
 class _Found(NamedTuple):
-    """`due_s`: time of the event loop from which it is handled."""
+    """Damage that is not handled yet.
+
+    - `due_s`: time of the event loop from which it is handled.
+    - `log_end_offset`: of the log when it was found. It is handled once all below is committed, or
+      MAX_COMMIT_WAIT_S after `due_s`.
+    """
 
     error: Damage
     due_s: float
+    log_end_offset: int
 
 
 class BatchQuarantine:
@@ -44,7 +54,9 @@ class BatchQuarantine:
 
     - `is_only_copy`: whether no other replica has the records; asked before and after the check of
       a segment.
-    - `joined`: called if another replica has them now. It has to let a repair open the log again.
+    - `joined`: called if another replica has them now, or the log does not get committed. It has to
+      let a repair open the log again.
+    - `committed_end`: the end of what of a replica producers do not wait for.
     - `failed`: called if more is wrong than single batches.
     - `ended`: called with the ranges that have become unreadable.
     """
@@ -55,6 +67,7 @@ class BatchQuarantine:
         run_blocking: RunBlocking,
         is_only_copy: Callable[[ReplicaKey], bool],
         joined: QuarantineFailed,
+        committed_end: Callable[[ReplicaKey], int],
         failed: QuarantineFailed,
         ended: QuarantineEnded,
     ) -> None:
@@ -62,6 +75,7 @@ class BatchQuarantine:
         self._run_blocking = run_blocking
         self._is_only_copy = is_only_copy
         self._joined = joined
+        self._committed_end = committed_end
         self._failed = failed
         self._ended = ended
         # By replica and segment file; bounded by the number of segments.
@@ -76,7 +90,9 @@ class BatchQuarantine:
             return
         pause_s = UNREADABLE_PAUSE_S if isinstance(error, LogUnreadableError) else 0.0
         due_s = asyncio.get_running_loop().time() + pause_s
-        self._found[key, error.path] = _Found(error, due_s)
+        log = self._logs.log_of(key)
+        end = 0 if log is None else log.log_end_offset
+        self._found[key, error.path] = _Found(error, due_s, end)
         self._is_found.set()
 
     async def run(self) -> None:
@@ -85,23 +101,32 @@ class BatchQuarantine:
             while (place := self._next_due()) is not None:
                 again = None
                 try:
-                    again = await self._quarantine_fault(place[0], self._found[place].error)
+                    again = await self._quarantine_fault(place[0], self._found[place])
                 finally:
                     del self._found[place]
                 if again is not None:
                     self.begin(place[0], again)
             with suppress(TimeoutError):
-                due_s = min((found.due_s for found in self._found.values()), default=None)
+                poll_s = asyncio.get_running_loop().time() + COMMIT_POLL_S
+                due_s = min((max(f.due_s, poll_s) for f in self._found.values()), default=None)
                 async with asyncio.timeout_at(due_s):
                     await self._is_found.wait()
 
     def _next_due(self) -> _Place | None:
-        """Damage that waits for its pause delays no other."""
+        """Damage that waits delays no other."""
         now_s = asyncio.get_running_loop().time()
-        return next((place for place, found in self._found.items() if found.due_s <= now_s), None)
+        for place, found in self._found.items():
+            wait_s = 0.0 if self._is_committed(place[0], found) else MAX_COMMIT_WAIT_S
+            if found.due_s + wait_s <= now_s:
+                return place
+        return None
 
-    async def _quarantine_fault(self, key: ReplicaKey, error: Damage) -> Damage | None:
+    def _is_committed(self, key: ReplicaKey, found: _Found) -> bool:
+        return self._committed_end(key) >= found.log_end_offset
+
+    async def _quarantine_fault(self, key: ReplicaKey, found: _Found) -> Damage | None:
         """Returns damage of the same segment that has to be handled next."""
+        error = found.error
         copies = isinstance(error, LogUnreadableError)
         log, name = self._logs.log_of(key), self._logs.name_of(key)
         if log is None or name is None or self._is_left_to_repair(key, error) or log.closed:
@@ -109,7 +134,7 @@ class BatchQuarantine:
         if log.failed is not None:
             self._failed(key, error)
             return None
-        if not self._is_only_copy(key):
+        if not self._is_only_copy(key) or not self._is_committed(key, found):
             self._joined(key, error)
             return None
         evidence = self._logs.damaged_batches.evidence_of(name, key)

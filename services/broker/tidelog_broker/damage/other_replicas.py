@@ -41,17 +41,12 @@ class OtherReplicas:
 
 
 def leads_alone(partition: Partition) -> bool:
-    """Returns whether it leads, its log is committed to its end, and no other replica is known to
-    hold all of that.
+    """Returns whether it leads and no other replica is known to hold all that is committed.
 
     If it resigned, the partition would have no leader until an unclean election. Followers keep
-    what they have, and a leader copies what it cannot read from those that join its ISR. A batch
-    that is not committed yet must not become unreadable: its producer would get it acknowledged
-    later."""
+    what they have, and a leader copies what it cannot read from those that join its ISR."""
     leading, state = partition.leading, partition.state
     if leading is None or leading.proposed is not None or state is None:
-        return False
-    if partition.high_watermark < partition.log.log_end_offset:
         return False
     members = (*state.isr, *state.eligible)
     return {m.broker_id for m in members if m.broker_epoch != NOT_WHOLE} == {state.leader}

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
+from tidelog.log_format import MAX_OFFSET
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import RunBlocking
@@ -135,6 +136,7 @@ class ReplicaRepair:
             run_blocking,
             self._is_only_copy,
             self._take_out_of_service,
+            self._committed_end,
             self._quarantine_failed,
             self._quarantine_ended,
         )
@@ -183,6 +185,13 @@ class ReplicaRepair:
             self._others.are_none(key, self._logs.name_of(key))
             or (partition is not None and leads_alone(partition))
         )
+
+    def _committed_end(self, key: ReplicaKey) -> int:
+        """No producer waits at a replica that does not lead."""
+        partition = self._replicas.find(key)
+        if partition is None or partition.leading is None:
+            return MAX_OFFSET
+        return partition.high_watermark
 
     def _quarantine_failed(self, key: ReplicaKey, error: LogError) -> None:
         """Handles damage beyond single batches, and a disk that rejects the change. In the latter

@@ -85,6 +85,8 @@ class ClusterWatch:
             except StoreUnavailableError:
                 pass  # the store has reported its outage itself
             except StoreRolledBackError as error:
+                if not self.ready.is_set():
+                    raise
                 # The store was wiped or restored from a backup and may contradict what this broker
                 # has acted on. The data plane continues with the metadata that it has.
                 _log.critical(

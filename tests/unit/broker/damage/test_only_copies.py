@@ -13,6 +13,7 @@ from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.core.partition.exchange import FetchAnswer
 from tidelog_broker.core.partition.partition import Partition
+from tidelog_broker.damage.batch_quarantine import MAX_COMMIT_WAIT_S
 from tidelog_broker.log.live_quarantine import LiveQuarantine
 from tidelog_broker.log.log_errors import LogCorruptError, LogFailedError
 from tidelog_broker.log.reopening import Reopening
@@ -84,6 +85,37 @@ async def test_a_leader_alone_in_its_isr_resigns_if_another_replica_is_eligible(
     flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
     broker.read(partition)
     await asyncio.sleep(1)
+    assert broker.stored().isr == (Member(1, NOT_WHOLE),)
+    await broker.stop()
+
+
+@pytest.mark.parametrize(("replicas", "isr"), [((1,), (1,)), ((1, 2), (1,))])
+async def test_damage_is_sealed_only_once_the_log_is_committed(
+    replicas: tuple[int, ...], isr: tuple[int, ...]
+) -> None:
+    broker = Broker()
+    partition = await broker.has(state(isr=isr, replicas=replicas, min_isr=1))
+    append(partition, *[bytes(100)] * 3)
+    committed, partition.high_watermark = partition.high_watermark, 1
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    broker.read(partition)
+    await asyncio.sleep(1)
+    assert broker.replicas.logs.damaged_batches.of(KEY) == []
+    partition.high_watermark = committed
+    await asyncio.sleep(1)
+    assert broker.replicas.logs.damaged_batches.of(KEY) == [(1, 2)]
+    assert partition.leading is not None
+    await broker.stop()
+
+
+async def test_a_leader_whose_log_does_not_get_committed_resigns_over_damage() -> None:
+    broker = Broker()
+    partition = await broker.has(state(isr=(1,), replicas=(1, 2), min_isr=1))
+    append(partition, *[bytes(100)] * 3)
+    partition.high_watermark = 1
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    broker.read(partition)
+    await asyncio.sleep(MAX_COMMIT_WAIT_S + 2)
     assert broker.stored().isr == (Member(1, NOT_WHOLE),)
     await broker.stop()
 
