@@ -62,7 +62,11 @@ class _Clock:
     def monotonic_ms(self) -> int:
         return NOW_MS
 
-    def wall_ms(self) -> int:
+    @property
+    def strays(self) -> ModelLogs:
+        return self
+
+    def now_ms(self) -> int:
         return NOW_MS
 
 
@@ -118,7 +122,11 @@ class ModelLogs:
     def name_of(self, key: ReplicaKey) -> TopicPartition | None:
         return NAME if key in self.logs else None
 
-    def wall_ms(self) -> int:
+    @property
+    def strays(self) -> ModelLogs:
+        return self
+
+    def now_ms(self) -> int:
         return NOW_MS
 
     def set_aside(self, key: ReplicaKey, since_ms: int | None = None) -> None:
