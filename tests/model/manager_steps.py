@@ -62,11 +62,7 @@ class _Clock:
     def monotonic_ms(self) -> int:
         return NOW_MS
 
-    @property
-    def strays(self) -> ModelLogs:
-        return self
-
-    def now_ms(self) -> int:
+    def wall_ms(self) -> int:
         return NOW_MS
 
 
