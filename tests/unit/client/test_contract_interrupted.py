@@ -71,11 +71,22 @@ class Handler:
         if self._left:
             self._left -= 1
             return
+        if is_finalizer(frame):
+            return
         self.has_run = True
         self._work()
 
 
 _OWN = ("__enter__", "__exit__")
+
+
+def is_finalizer(frame: FrameType | None) -> bool:
+    """Whether it is called by one, which drops exceptions. Garbage is collected at any point."""
+    while frame is not None:
+        if frame.f_code.co_name in ("__del__", "_remove"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def interrupt() -> None:
