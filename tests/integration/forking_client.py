@@ -29,6 +29,8 @@ TOPIC = "sea"
 CHILD_TIMEOUT_S = 15
 # A busy machine may stall an event loop for more than a second. Children raise CLIENT_FORKED then.
 FORK_WAIT_S = 10.0
+# Shorter, because a fork waits that long if a request is in progress.
+ENDING_WAIT_S = 1.0
 # Process pools fork like this: the parent's clients are about to connect again.
 FORKS_IN_SUCCESSION = 30
 # One child in four crashed.
@@ -210,6 +212,9 @@ if __name__ == "__main__":
     _, bootstrap, scenario = sys.argv
     forks.MAX_WAIT_S = FORK_WAIT_S
     forks.MAX_STANDSTILL_S = 2 * FORK_WAIT_S
+    forks.MAX_CLOSING_S = FORK_WAIT_S / 2
+    forks.MAX_TIMER_WAIT_S = FORK_WAIT_S
+    forks.MAX_ENDING_S = ENDING_WAIT_S
     sync = scenario == "sync"
     found = sync_clients(bootstrap) if sync else asyncio.run(async_clients(bootstrap))
     sys.stdout.write(json.dumps(found))

@@ -17,8 +17,14 @@ the shutdown takes too long.
 from __future__ import annotations
 
 import asyncio
+
+# Its hook, which takes a lock that every executor needs, must be registered before the one of this
+# module. Hooks run in reverse order, and event loops and signal handlers may use executors while a
+# fork waits.
+import concurrent.futures.thread  # noqa: F401
 import gc
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -127,18 +133,28 @@ async def until_not_polling() -> None:
 
 
 def _native_thread_names() -> set[bytes]:
-    """Names of all threads of this process, which need not be text. Empty on systems other than
-    Linux."""
+    """Names of all threads of this process, which need not be text. Raises OSError if they cannot
+    be read, as on systems other than Linux."""
     names = set()
-    with suppress(OSError):
-        for thread in list(_NATIVE_THREADS.iterdir()):
-            with suppress(OSError):  # the thread ended meanwhile
-                names.add((thread / "comm").read_bytes().rstrip(b"\n"))
+    for thread in list(_NATIVE_THREADS.iterdir()):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended meanwhile
+            names.add((thread / "comm").read_bytes().rstrip(b"\n"))
     return names
 
 
 def _until_shut_down() -> bool:
-    """Waits for the end of gRPC's shutdown, if one is in progress. Returns whether none is."""
+    """Waits for the end of gRPC's shutdown, if one is in progress.
+
+    Returns whether none is; true on systems other than Linux, false on Linux if threads cannot be
+    listed, for example for lack of file descriptors.
+    """
+    try:
+        return _until_threads_end()
+    except OSError:
+        return sys.platform != "linux"
+
+
+def _until_threads_end() -> bool:
     began_s = time.monotonic()
     while (names := _native_thread_names()) & {_TIMER_THREAD, _SHUTDOWN_THREAD}:
         limit_s = MAX_WAIT_S if _SHUTDOWN_THREAD in names else MAX_TIMER_WAIT_S
@@ -151,6 +167,8 @@ def _until_shut_down() -> bool:
 def _before() -> None:
     global _was_in_use, _in_progress
     _forking.acquire()
+    # Python forks even if this function is interrupted.
+    _was_in_use = True
     with _opening:
         _in_progress = True
     asked = [owner.before_fork() for owner in list(_owners)]

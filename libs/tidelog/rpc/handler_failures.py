@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.memory_shortage import is_memory_shortage
+from tidelog.memory_shortage import is_memory_shortage, origin
 from tidelog.rpc.abort import abort
 from tidelog.rpc.wrapped_handlers import HandlerWrapper, Stream, Unary
 
@@ -115,8 +115,10 @@ class HandlerFailures(HandlerWrapper):
         if now - self._logged_at.get(method, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged_at[method] = now
             # The traceback of a memory shortage does not say why memory ran out.
-            traceback = None if is_memory_shortage(error) else error
-            _log.error("request failed: %s: %s", name, reason, exc_info=traceback)
+            if is_memory_shortage(error):
+                _log.error("request failed: %s: %s; raised: %s", name, reason, origin(error))
+            else:
+                _log.error("request failed: %s: %s", name, reason, exc_info=error)
         return TidelogError(
             ErrorCode.INTERNAL,
             f"{name} failed in the service, and whether it had an effect is not known: {reason}",

@@ -13,13 +13,20 @@ from collections.abc import Callable
 
 from structlog.typing import EventDict, WrappedLogger
 
-from tidelog.memory_shortage import described, is_memory_shortage
+from tidelog.memory_shortage import (
+    described,
+    is_memory_shortage,
+    is_only_shortage,
+    origin,
+    shortage_in,
+)
 
 INTERVAL_SECONDS = 10.0
 
 
 def drop_memory_traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replaces the traceback of a memory shortage by its message. A processor of structlog."""
+    """Replaces the traceback of a memory shortage by its message and origin, in the fields `why`
+    and `raised`. A processor of structlog."""
     match event.get("exc_info"):
         case BaseException() as error:
             pass
@@ -29,18 +36,21 @@ def drop_memory_traceback(_logger: WrappedLogger, _method: str, event: EventDict
             error = sys.exc_info()[1]
         case _:
             return event
-    if is_memory_shortage(error):
-        assert error is not None
+    shortage = shortage_in(error)
+    if shortage is not None and is_only_shortage(error):
         del event["exc_info"]
-        event.setdefault("why", described(error))
+        why = described(shortage)
+        event["why"] = f"{event['why']}; {why}" if event.get("why") else why
+        if raised := origin(shortage):
+            event["raised"] = raised
     return event
 
 
 class MemoryErrorFilter(logging.Filter):
     """Limits what libraries log about a memory shortage.
 
-    Calls `report` at the first record, and lets one record pass every INTERVAL_SECONDS, without
-    traceback.
+    Calls `report` at the first record, and lets one record pass every INTERVAL_SECONDS.
+    `drop_memory_traceback` shortens what passes.
     """
 
     def __init__(
@@ -59,6 +69,5 @@ class MemoryErrorFilter(logging.Filter):
             self._report()
         elif now - self._passed_at < INTERVAL_SECONDS:
             return False
-        record.exc_info = None
         self._passed_at = now
         return True

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from tidelog.memory_shortage import described, is_memory_shortage
+from tidelog.memory_shortage import described, is_only_shortage, origin, shortage_in
 from tidelog_runtime.memory_reserve import MemoryReserve, started_executor
 from tidelog_runtime.metadata.store import StoreRolledBackError
 
@@ -63,22 +63,26 @@ class Faults:
             return
         if self._reserve is not None:
             self._reserve.release()
-        self.reason = self.reason or f"task {task.get_name()} failed: {_what_failed(error)}"
+        # A task group raises a group.
+        shortage = shortage_in(error)
+        why = _what_failed(error, shortage)
+        self.reason = self.reason or f"task {task.get_name()} failed: {why}"
         # The traceback of a shortage of memory or files does not show its cause; any other one
         # does.
-        is_shortage = is_memory_shortage(error) or isinstance(error, OSError)
+        is_shortage = is_only_shortage(error) or isinstance(error, OSError)
         _log.critical(
             "task_failed",
             task=task.get_name(),
-            why=_what_failed(error),
+            why=why,
             exc_info=None if is_shortage else error,
+            **({} if shortage is None else {"raised": origin(shortage)}),
         )
         self.found.set()
 
 
-def _what_failed(error: BaseException) -> str:
-    if is_memory_shortage(error):
-        return f"{described(error)}, or give it fewer partitions and smaller requests"
+def _what_failed(error: BaseException, shortage: BaseException | None) -> str:
+    if shortage is not None:
+        return f"{described(shortage)}, or give it fewer partitions and smaller requests"
     return f"{type(error).__name__}: {error}"
 
 

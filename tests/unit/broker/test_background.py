@@ -61,6 +61,22 @@ async def test_the_first_fault_is_the_reason_and_a_memory_shortage_has_a_hint() 
     assert faults.reason == first
 
 
+async def test_a_memory_shortage_in_a_task_group_is_a_memory_shortage() -> None:
+    with capture_logs() as logs:
+        faults = await ended(ExceptionGroup("tasks", [MemoryError("length -1")]))
+    assert "MemoryError: the process may not use more memory; raise its limit" in faults.reason
+    assert logs[0]["exc_info"] is None
+    assert logs[0]["raised"] == "length -1"
+
+
+async def test_another_error_beside_a_memory_shortage_keeps_its_traceback() -> None:
+    group = ExceptionGroup("tasks", [ValueError("odd"), MemoryError()])
+    with capture_logs() as logs:
+        faults = await ended(group)
+    assert "MemoryError: the process may not use more memory" in faults.reason
+    assert logs[0]["exc_info"] is group
+
+
 async def raises(error: Exception) -> None:
     raise error
 

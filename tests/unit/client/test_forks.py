@@ -4,8 +4,11 @@ child would inherit locks of gRPC that no thread releases."""
 from __future__ import annotations
 
 import asyncio
+import errno
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +109,8 @@ def test_grpc_is_unusable_if_an_event_loop_did_not_stand_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with running_loop() as loop:
+        # Until then the loop may not run yet, as if it had ended.
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
         owner = Owner(forks.Parking(loop))
         forks.register(owner)
         assert error_in_child(monkeypatch) is ErrorCode.CLIENT_FORKED
@@ -160,4 +165,67 @@ def test_grpc_is_usable_if_other_code_keeps_its_timer_thread(
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists native threads")
 async def test_grpc_has_a_timer_thread_while_a_channel_is_open() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:1"):
-        assert forks._TIMER_THREAD in forks._native_thread_names()
+        # The thread names itself once it runs.
+        until_s = time.monotonic() + LONG_S
+        while forks._TIMER_THREAD not in forks._native_thread_names():
+            assert time.monotonic() < until_s
+            time.sleep(0.001)  # noqa: ASYNC251 - the thread needs no event loop
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists native threads")
+@pytest.mark.usefixtures("patient")
+def test_grpc_is_unusable_if_threads_cannot_be_listed(
+    native: NativeThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native.start(b"other")
+
+    def without_descriptors(_: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Path, "read_bytes", without_descriptors)
+    assert error_in_child(monkeypatch) is ErrorCode.CLIENT_FORKED
+
+
+@pytest.mark.usefixtures("native")
+def test_grpc_is_unusable_if_the_wait_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(Owner):
+        def before_fork(self) -> forks.Parking:
+            raise KeyboardInterrupt
+
+    assert error_in_child(monkeypatch) is None
+    with running_loop() as loop:
+        owner = Interrupted(forks.Parking(loop))
+    forks.register(owner)
+    with pytest.raises(KeyboardInterrupt):
+        forks._before()
+    forks._in_parent()
+    assert forks._was_in_use
+
+
+_USES_AN_EXECUTOR_IN_THE_WAIT = """
+import os
+import tidelog.client
+from tidelog.rpc import forks
+from concurrent.futures import ThreadPoolExecutor
+
+class Owner:
+    def before_fork(self):
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(int).result()
+
+    def in_child(self):
+        pass
+
+owner = Owner()
+forks.register(owner)
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_executors_can_be_used_while_a_fork_waits() -> None:
+    subprocess.run(
+        [sys.executable, "-c", _USES_AN_EXECUTOR_IN_THE_WAIT], timeout=LONG_S, check=True
+    )

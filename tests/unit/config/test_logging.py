@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -13,6 +14,8 @@ from tidelog.state_changes import json_form
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_runtime.telemetry.logging import Line, configure_logging, write_lines
 from tidelog_runtime.telemetry.memory_errors import MemoryErrorFilter
+
+CANNOT_START_THREAD = "can't start new thread"
 
 
 class FixedClock:
@@ -178,6 +181,7 @@ def test_repeated_memory_errors_of_libraries_are_two_lines_without_a_traceback(
         "another one",
     ]
     assert "may not use more memory" in lines[0]["why"]
+    assert re.fullmatch(r"test_logging\.py:\d+ fail", lines[1]["raised"])
     assert "Traceback" not in output.getvalue()
 
 
@@ -197,8 +201,27 @@ def test_a_memory_error_is_logged_with_its_message_instead_of_a_traceback(
     short, other = (json.loads(line) for line in output.getvalue().splitlines())
     assert short["why"].startswith("MemoryError: the process may not use more memory")
     assert "exception" not in short
+    assert re.fullmatch(r"test_logging\.py:\d+ test_a_memory_error\w+", short["raised"])
     assert "Traceback" in other["exception"]
-    assert "why" not in other
+    assert not {"why", "raised"} & other.keys()
+
+
+@pytest.mark.parametrize("raised", [MemoryError("length -1"), RuntimeError(CANNOT_START_THREAD)])
+def test_a_memory_error_in_a_group_is_added_to_the_reason_that_a_line_has(
+    output: io.StringIO, raised: Exception
+) -> None:
+    configure_logging("broker", stream=output)
+    group = ExceptionGroup("tasks", [ExceptionGroup("task", [raised])])
+    structlog.get_logger().warning("failed", why="no answer", exc_info=group)
+    mixed = ExceptionGroup("tasks", [raised, ValueError("odd")])
+    structlog.get_logger().warning("failed", exc_info=mixed)
+
+    short, other = (json.loads(line) for line in output.getvalue().splitlines())
+    name = type(raised).__name__
+    assert short["why"].startswith(f"no answer; {name}: the process may not use more memory")
+    assert short["raised"] == str(raised)
+    assert "exception" not in short
+    assert "ValueError: odd" in other["exception"]
 
 
 def test_continuing_memory_errors_are_logged_rarely() -> None:
@@ -212,6 +235,6 @@ def test_continuing_memory_errors_are_logged_rarely() -> None:
             "grpc", logging.ERROR, "", 0, "failed", None, (MemoryError, error, None)
         )
         if passes.filter(record):
-            kept.append((second, record.exc_info is not None))
-    assert kept == [(0, False), (10, False), (20, False)]
+            kept.append(second)
+    assert kept == [0, 10, 20]
     assert logged == [0.0]

@@ -82,6 +82,9 @@ async def test_a_failing_handler_ends_its_request_with_a_typed_error_and_the_ser
             assert said in typed(caught.value).message
         broker.error = None
         assert (await stub.Metadata(broker_pb2.MetadataRequest())).cluster_id == "sea"
+    if isinstance(error, MemoryError):
+        assert "; raised: test_handler_failures.py:" in caplog.text
+        assert "Traceback" not in caplog.text
     logged = caplog.text.count("request failed: Metadata")
     assert logged == (0 if isinstance(error, TidelogError) else 1)
 
