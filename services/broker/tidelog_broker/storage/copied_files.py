@@ -45,10 +45,9 @@ async def sync_tree(
     [tree] = trees
     files = [path for path in tree.files if path.suffix != TEMPORARY_SUFFIX]
     shared = {path for path in tree.linked if _is_written_in_place(path.name)}
-    if shared:
-        size = sum(map(disk.file_size, shared))
-        _log.info("shared_files_copied", path=str(path), files=len(shared), bytes=size)
     await _in_threads(run_blocking, partial(_replace_file, disk), sorted(shared))
+    if shared:
+        _log.info("shared_files_copied", path=str(path), files=len(shared))
     own = [path for path in files if path not in shared]
     await _in_threads(run_blocking, partial(_sync_file, disk, rewrite=rewrite), own)
     await _in_threads(run_blocking, disk.sync_directory, tree.directories)
