@@ -136,11 +136,12 @@ def test_a_file_that_may_not_be_read_now_is_not_damaged(
             list(sound_rows(tmp_path / PATH, pa.schema([]), {}))
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENODATA, errno.EILSEQ])
 def test_a_file_on_a_bad_sector_is_damaged(
-    tmp_path: Path, file: AddedFile, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, file: AddedFile, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as broken:
         broken.setattr(Path, "open", fail)
@@ -190,3 +191,13 @@ def test_files_of_a_directory_that_cannot_be_listed_are_not_missing(
     with pytest.raises(PermissionError):
         Directory(tmp_path).has_files(".")
     assert Directory(tmp_path / "gone").files(".") == []
+
+
+def test_files_in_hidden_directories_are_not_files_of_a_table(tmp_path: Path) -> None:
+    for folder in ("_temporary", ".snapshot"):
+        path = tmp_path / "topic=sea" / folder / "a.parquet"
+        path.parent.mkdir(parents=True)
+        path.touch()
+    directory = Directory(tmp_path)
+    assert directory.files("topic=sea") == []
+    assert not directory.has_files("topic=sea")
