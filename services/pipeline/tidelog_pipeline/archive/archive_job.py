@@ -68,6 +68,7 @@ SETTINGS = {
     "spark.sql.files.ignoreMissingFiles": "false",
 }
 REPAIR = "run `archive repair`"
+RETRIED = "remove the cause; the next compaction tries again"
 # Interval of compactions while a run continues.
 COMPACT_EVERY_MS = 600_000
 # Interval of the checks for a signal to stop.
@@ -150,6 +151,12 @@ class _Writer:
     def _report(self, problem: str) -> None:
         structlog.get_logger().error("archive_damaged", problem=problem, hint=REPAIR)
         print_line(f"DAMAGED: {problem}; {REPAIR}")
+
+    def _report_denied(self, problem: str) -> None:
+        """Reports that the file system denies an answer, which does not end this action."""
+        self._is_sound = False
+        structlog.get_logger().error("hour_not_compacted", problem=problem, hint=RETRIED)
+        print_line(f"{problem}; {RETRIED}")
 
     def _run(self, config: RunConfig) -> None:
         servers = config.bootstrap_servers
@@ -340,10 +347,12 @@ class _Writer:
         for hour in hours:
             count = hour.file_count(config.target_bytes)
             problem = compact(self._spark, self._log, hour, count, self._clock)
-            if problem:
-                self._report_fault(f"{hour.path} is not compacted: {problem}")
-            else:
+            if problem is None:
                 print_line(f"{hour.path}: {len(hour.files)} files are {count} now")
+            elif problem.is_fault:
+                self._report_fault(f"{hour.path} is not compacted: {problem.why}")
+            else:
+                self._report_denied(f"{hour.path} is not compacted: {problem.why}")
 
     def _print_progress(self, before: Mapping[LogId, int], now: LogsNow) -> None:
         state = self._log.state

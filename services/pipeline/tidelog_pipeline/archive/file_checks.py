@@ -56,9 +56,7 @@ def absent_or_cut(root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
 def find_damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
     """Returns the faults of files, by path, according to all of their bytes."""
     listed = list(files)
-    found = _mapped(
-        spark, lambda file: damage(root, file), listed, [file.size_bytes for file in listed]
-    )
+    found = map_files(spark, lambda file: damage(root, file), listed)
     return {file.path: why for file, why in zip(listed, found, strict=True) if why}
 
 
@@ -161,6 +159,13 @@ def sha256_of(path: Path) -> str:
 def _rows_by_pages(path: Path) -> int:
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         return sum(len(batch) for batch in file.iter_batches(_BATCH_ROWS))
+
+
+def map_files(
+    spark: SparkSession, act: Callable[[AddedFile], _Found], files: Sequence[AddedFile]
+) -> list[_Found]:
+    """Returns results of reading entire files, in the order of `files`."""
+    return _mapped(spark, act, files, [file.size_bytes for file in files])
 
 
 def _mapped(
