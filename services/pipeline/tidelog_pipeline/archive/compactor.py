@@ -42,8 +42,8 @@ def compact(
     """Compacts an hour to this number of files. Returns None, or why the hour stays as it is.
 
     An hour stays as it is if it has files that are lost, damaged, not named by a commit, or that
-    cannot be read now: compaction would give damaged content a new checksum. Raises `TidelogError` if the content
-    of the new files differs from that of the old ones.
+    cannot be read now: compaction would give damaged content a new checksum. Raises `TidelogError`
+    if the content of the new files differs from that of the old ones.
     """
     problem = _problem_of_hour(spark, log.directory, hour)
     if problem is not None:
