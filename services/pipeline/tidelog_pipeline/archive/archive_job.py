@@ -35,6 +35,7 @@ from tidelog_pipeline.archive.cluster_logs import (
     LogsNow,
     check_same_topics,
     logs_now,
+    logs_now_of,
     matching_logs,
     sample_values,
 )
@@ -251,8 +252,7 @@ class _Writer:
                 ends = {log: Planned(None, span.end) for log, span in part.items()}
                 writer.write(frame, ends, firsts={log: s.first for log, s in part.items()})
         self._restore_within(config, writer, found)
-        topics = {log.topic for log in found}
-        self._print_progress(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
+        self._print_progress(before, _logs_to_report(config.bootstrap_servers, requested, found))
 
     def _restore_within(
         self, config: BackfillConfig, writer: ArchiveWriter, requested: LogsNow
@@ -385,6 +385,13 @@ def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig
     if not found.logs:
         print_line("The archive is empty.")
     return EXIT_DONE if found.is_sound else EXIT_FOUND
+
+
+def _logs_to_report(bootstrap: str, requested: ReadOptions, found: LogsNow) -> LogsNow:
+    """Returns what a back-fill reports. Partitions that it does not name may have no leader."""
+    if requested.topics.assigned is not None:
+        return logs_now_of(bootstrap, found)
+    return logs_now(bootstrap, {log.topic for log in found}, must_exist=False)
 
 
 def _await_end(query: StreamingQuery) -> bool:
