@@ -9,7 +9,9 @@ import pytest
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER
 from tidelog.spark import cluster_lookups
-from tidelog_pipeline.archive import cluster_logs
+from tidelog.spark.options import BOOTSTRAP, ReadOptions
+from tidelog_pipeline.archive import archive_job, cluster_logs
+from tidelog_pipeline.archive.core.ranges import range_options
 from tidelog_pipeline.archive.core.spans import LogId, Span
 from unit.client.fake_broker import FakeCluster, Slow
 from unit.spark.lookups import fill
@@ -77,10 +79,24 @@ async def test_a_read_partition_is_checked_while_another_one_has_no_leader(
         await check(cluster, LogId("sea", "id-of-sea", 0))
         with pytest.raises(TidelogError, match=r"created again"):
             await check(cluster, LogId("sea", "former-id", 0))
-        read = [LogId("sea", "id-of-sea", 0)]
+    finally:
+        await cluster.close()
+
+
+async def test_a_back_fill_of_a_partition_reports_it_while_another_one_has_no_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its records are committed by then."""
+    monkeypatch.setattr(cluster_lookups, "OFFSETS_TIMEOUT_MS", 500)
+    cluster = await FakeCluster().start(1)
+    try:
+        cluster.create("sea", [0, NO_LEADER])
+        fill(cluster, 10)
         bootstrap = cluster.bootstrap()[0]
-        assert await asyncio.to_thread(cluster_logs.logs_now_of, bootstrap, read) == {
-            read[0]: Span(0, 0)
-        }
+        chosen = range_options([], '{"sea": {"0": 5}}', "latest")
+        requested = ReadOptions.of_batch({**chosen, BOOTSTRAP: bootstrap})
+        read = {LogId("sea", "id-of-sea", 0): Span(5, 10)}
+        now = await asyncio.to_thread(archive_job._logs_to_report, bootstrap, requested, read)
+        assert now == {LogId("sea", "id-of-sea", 0): Span(0, 10)}
     finally:
         await cluster.close()
