@@ -289,6 +289,25 @@ def test_expired_hours_are_not_reported_missing_and_do_not_come_back(
     assert "No hour ended" in act("expire", "--before", "2023-11-14T22:00")[0]
 
 
+@pytest.mark.rule("archive-expired-hours-stay-expired")
+def test_a_repair_does_not_restore_expired_rows_from_removed_files(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    """Otherwise they would count as the rows of an hour that is lost later."""
+    topic = cluster.new_topic(partitions=1)
+    archive_hours(cluster, act, topic, 3)
+    first, second, _ = files_of(tmp_path)
+    first.with_name("copy.parquet").write_bytes(first.read_bytes())
+    assert "copy.parquet: no commit names it" in act("repair")[0]
+    act("expire", "--before", "2023-11-14T23:00")
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin.delete_topic(topic)
+    second.unlink()
+    output = act("repair", fails=EXIT_FOUND)
+    assert f"{topic}/0: 10 rows cannot be restored: offsets 10 to 19" in output
+    assert positions(spark, tmp_path) == [(0, n) for n in range(20, 30)]
+
+
 def test_an_archive_of_many_partitions_is_archived_reconciled_and_read_again(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:

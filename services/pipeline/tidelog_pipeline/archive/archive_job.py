@@ -35,6 +35,7 @@ from tidelog_pipeline.archive.cluster_logs import (
     LogsNow,
     check_same_topics,
     logs_now,
+    logs_now_of,
     matching_logs,
     sample_values,
 )
@@ -68,6 +69,7 @@ SETTINGS = {
     "spark.sql.files.ignoreMissingFiles": "false",
 }
 REPAIR = "run `archive repair`"
+RETRIED = "remove the cause; the next compaction tries again"
 # Interval of compactions while a run continues.
 COMPACT_EVERY_MS = 600_000
 # Interval of the checks for a signal to stop.
@@ -150,6 +152,12 @@ class _Writer:
     def _report(self, problem: str) -> None:
         structlog.get_logger().error("archive_damaged", problem=problem, hint=REPAIR)
         print_line(f"DAMAGED: {problem}; {REPAIR}")
+
+    def _report_denied(self, problem: str) -> None:
+        """Reports that the file system denies an answer, which does not end this action."""
+        self._is_sound = False
+        structlog.get_logger().error("hour_not_compacted", problem=problem, hint=RETRIED)
+        print_line(f"{problem}; {RETRIED}")
 
     def _run(self, config: RunConfig) -> None:
         servers = config.bootstrap_servers
@@ -244,8 +252,7 @@ class _Writer:
                 ends = {log: Planned(None, span.end) for log, span in part.items()}
                 writer.write(frame, ends, firsts={log: s.first for log, s in part.items()})
         self._restore_within(config, writer, found)
-        topics = {log.topic for log in found}
-        self._print_progress(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
+        self._print_progress(before, _logs_to_report(config.bootstrap_servers, requested, found))
 
     def _restore_within(
         self, config: BackfillConfig, writer: ArchiveWriter, requested: LogsNow
@@ -340,10 +347,12 @@ class _Writer:
         for hour in hours:
             count = hour.file_count(config.target_bytes)
             problem = compact(self._spark, self._log, hour, count, self._clock)
-            if problem:
-                self._report_fault(f"{hour.path} is not compacted: {problem}")
-            else:
+            if problem is None:
                 print_line(f"{hour.path}: {len(hour.files)} files are {count} now")
+            elif problem.is_fault:
+                self._report_fault(f"{hour.path} is not compacted: {problem.why}")
+            else:
+                self._report_denied(f"{hour.path} is not compacted: {problem.why}")
 
     def _print_progress(self, before: Mapping[LogId, int], now: LogsNow) -> None:
         state = self._log.state
@@ -376,6 +385,13 @@ def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig
     if not found.logs:
         print_line("The archive is empty.")
     return EXIT_DONE if found.is_sound else EXIT_FOUND
+
+
+def _logs_to_report(bootstrap: str, requested: ReadOptions, found: LogsNow) -> LogsNow:
+    """Returns what a back-fill reports. Partitions that it does not name may have no leader."""
+    if requested.topics.assigned is not None:
+        return logs_now_of(bootstrap, found)
+    return logs_now(bootstrap, {log.topic for log in found}, must_exist=False)
 
 
 def _await_end(query: StreamingQuery) -> bool:

@@ -193,9 +193,17 @@ class ArchiveLog:
     def _table_files(self) -> list[str]:
         """Returns the sorted files that readers see, from the directories of topics only.
 
-        The root of a volume has others, such as `lost+found`, which may not be listed.
+        The root of a volume has others, such as `lost+found`, which may not be listed. A symbolic
+        link without files of commits may lead out of the archive, and a repair would move files
+        from there.
         """
-        topics = [name for name in self.directory.names(".") if name.startswith("topic=")]
+        known = {hour.partition("/")[0] for hour in self.state.files}
+        topics = [
+            name
+            for name in self.directory.names(".")
+            if name.startswith("topic=")
+            and (name in known or not self.directory.at(name).is_symlink())
+        ]
         found = [path for topic in topics for path in self.directory.files(topic)]
         return sorted([*found, *(name for name in topics if self.directory.at(name).is_file())])
 
@@ -266,12 +274,14 @@ class ArchiveLog:
     def _keep_state(self) -> None:
         """Stores the state, and removes commits and states before the previous state.
 
-        Readers may have started from the previous state.
+        Also removes the unfinished ones of writers that were killed. Readers may have started from
+        the previous state.
         """
         number = self.state.number
         self._create_state()
         keep_from = f"{number - STATE_EVERY:012}.json"
         for folder in (_LOG, _STATES):
+            self.state_directory.remove_unfinished(folder)
             for name in self._names(folder):
                 if name < keep_from:
                     self.state_directory.remove(str(PurePosixPath(folder, name)))

@@ -8,6 +8,7 @@ from tidelog.client.sync import SyncConsumer
 from tidelog.errors import ErrorCode, InvalidBatchError, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.spark.cluster_lookups import new_lookups
+from tidelog.spark.data_loss import ClusterNow
 from tidelog.spark.options import TopicChoice
 from tidelog.spark.stream_offsets import TopicOffsets
 from tidelog_pipeline.archive.core.spans import LogId, Span
@@ -36,19 +37,41 @@ def check_same_topics(bootstrap: str, logs: Iterable[LogId]) -> None:
     """Checks that what was read of these logs is of them.
 
     Rows have no topic id, and a read names its topics. A topic that was created again would be
-    archived as the former one. Ids are never used twice, so a check after the read is enough.
+    archived as the former one. Ids are never used twice, so a check after the read is enough,
+    except for a topic that was created again and deleted again within one read.
+
+    If no topic has the name now, this is no error: nothing else has the rows any more. Only
+    leaders of these logs are queried, because other partitions may have none.
 
     Raises `TidelogError`.
     """
     listed = sorted(logs)
-    now = logs_now(bootstrap, {log.topic for log in listed}, must_exist=False)
+    now = _assigned_now(bootstrap, listed)
     for log in listed:
-        if log not in now:
+        if log.topic in now and now[log.topic].topic_id != log.topic_id:
             raise TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{log} (topic id {log.topic_id}) was deleted while it was read, and may have been "
-                "created again; what was read last is not archived; run this again",
+                f"{log} (topic id {log.topic_id}) was deleted and created again while it was read; "
+                "what was read last is not archived; run this again",
             )
+
+
+def logs_now_of(bootstrap: str, logs: Collection[LogId]) -> LogsNow:
+    """As `logs_now`, without other partitions of these topics. Missing logs are left out."""
+    return _spans(_assigned_now(bootstrap, logs))
+
+
+def _assigned_now(bootstrap: str, logs: Collection[LogId]) -> ClusterNow:
+    """Returns the topics of these logs that exist, with these partitions only."""
+    if not logs:
+        return {}
+    partitions: dict[str, list[int]] = {}
+    for log in logs:
+        partitions.setdefault(log.topic, []).append(log.partition)
+    choice = TopicChoice(assigned={name: tuple(numbers) for name, numbers in partitions.items()})
+    known = {name: TopicOffsets("", 0, {}) for name in partitions}
+    with new_lookups(bootstrap) as lookups:
+        return lookups.ask(lambda one: one.now(choice, known, must_exist=False))
 
 
 def matching_logs(bootstrap: str, pattern: str) -> LogsNow:
@@ -57,7 +80,10 @@ def matching_logs(bootstrap: str, pattern: str) -> LogsNow:
 
 def _logs(bootstrap: str, choice: TopicChoice, known: Mapping[str, TopicOffsets]) -> LogsNow:
     with new_lookups(bootstrap) as lookups:
-        now = lookups.ask(lambda one: one.now(choice, known))
+        return _spans(lookups.ask(lambda one: one.now(choice, known)))
+
+
+def _spans(now: ClusterNow) -> LogsNow:
     return {
         LogId(topic, topic_logs.topic_id, partition): Span(at.start, at.end)
         for topic, topic_logs in now.items()

@@ -17,6 +17,8 @@ from tidelog_pipeline.archive.rows import PARTITIONED_BY
 from tidelog_pipeline.job_command import first_line
 from tidelog_pipeline.storage.directory import is_fault_of_file
 
+# Errors of reading a Parquet file. A damaged name of a column is no longer UTF-8.
+FILE_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError)
 _BUFFER_BYTES = 1 << 20
 _BATCH_ROWS = 8_192
 # Files that the driver checks concurrently: each is a round trip to the file system.
@@ -54,9 +56,7 @@ def absent_or_cut(root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
 def find_damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
     """Returns the faults of files, by path, according to all of their bytes."""
     listed = list(files)
-    found = _mapped(
-        spark, lambda file: damage(root, file), listed, [file.size_bytes for file in listed]
-    )
+    found = map_files(spark, lambda file: damage(root, file), listed)
     return {file.path: why for file, why in zip(listed, found, strict=True) if why}
 
 
@@ -68,12 +68,22 @@ def find_foreign(root: Path, paths: Iterable[str], columns: Mapping[str, pa.Data
     return {path for path in paths if not _has_columns(root, path, columns)}
 
 
-def as_found(root: Path, paths: Iterable[str]) -> list[AddedFile]:
-    """Returns readable files that no commit names, as they are, for `find_damaged`."""
-    return [
-        AddedFile(path, pq.read_metadata(root / path).num_rows, (root / path).stat().st_size)
-        for path in paths
-    ]
+def as_found(root: Path, paths: Iterable[str]) -> tuple[list[AddedFile], dict[str, str]]:
+    """Returns files that no commit names, as they are, for `find_damaged`.
+
+    Also returns the faults of those that cannot be read, by path.
+    """
+    found: list[AddedFile] = []
+    wrong: dict[str, str] = {}
+    for path in paths:
+        try:
+            rows = pq.read_metadata(root / path).num_rows
+            found.append(AddedFile(path, rows, (root / path).stat().st_size))
+        except FILE_ERRORS as error:
+            if not is_fault_of_file(error):
+                raise
+            wrong[path] = _unreadable(error)
+    return found, wrong
 
 
 def _has_columns(root: Path, path: str, columns: Mapping[str, pa.DataType]) -> bool:
@@ -83,7 +93,7 @@ def _has_columns(root: Path, path: str, columns: Mapping[str, pa.DataType]) -> b
     try:
         with pq.ParquetFile(root / path) as file:
             found = {field.name: field.type for field in file.schema_arrow}
-    except (OSError, pa.ArrowException) as error:
+    except FILE_ERRORS as error:
         if not is_fault_of_file(error):
             raise
         return False
@@ -127,11 +137,15 @@ def damage(root: Path, file: AddedFile) -> str:
             is_same = sha256_of(root / file.path) == file.sha256
             return "" if is_same else "its SHA-256 is not the one it was committed with"
         rows = _rows_by_pages(root / file.path)
-    except (OSError, pa.ArrowException) as error:
+    except FILE_ERRORS as error:
         if not is_fault_of_file(error):
             raise
-        return f"it cannot be read ({first_line(error)})"
+        return _unreadable(error)
     return "" if rows == file.rows else f"it has {rows} rows, and by its commit {file.rows}"
+
+
+def _unreadable(error: Exception) -> str:
+    return f"it cannot be read ({first_line(error)})"
 
 
 def sha256_of(path: Path) -> str:
@@ -145,6 +159,13 @@ def sha256_of(path: Path) -> str:
 def _rows_by_pages(path: Path) -> int:
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         return sum(len(batch) for batch in file.iter_batches(_BATCH_ROWS))
+
+
+def map_files(
+    spark: SparkSession, act: Callable[[AddedFile], _Found], files: Sequence[AddedFile]
+) -> list[_Found]:
+    """Returns results of reading entire files, in the order of `files`."""
+    return _mapped(spark, act, files, [file.size_bytes for file in files])
 
 
 def _mapped(

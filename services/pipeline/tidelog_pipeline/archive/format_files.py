@@ -19,6 +19,7 @@ from tidelog_pipeline.archive.core.value_format import (
     format_from_json,
     format_to_json,
 )
+from tidelog_pipeline.archive.file_checks import FILE_ERRORS
 from tidelog_pipeline.job_command import JobError, first_line
 from tidelog_pipeline.storage.directory import Directory, is_fault_of_file
 
@@ -55,7 +56,9 @@ def _are_raw(log: ArchiveLog) -> bool:
     for path in log.unnamed_files():
         try:
             schema = pq.read_schema(log.directory.at(path))
-        except (OSError, pa.ArrowException):
+        except FILE_ERRORS as error:
+            if not is_fault_of_file(error):
+                raise
             continue
         if "value" in schema.names and schema.field("value").type != pa.binary():
             return False

@@ -126,8 +126,8 @@ def reconcile(
             if not _has_changed(archive, bootstrap, seen, now):
                 # Spark reads only the needed parts of a file, and does not report which file
                 # failed.
-                others = as_found(root, sorted(set(unnamed_files) - foreign))
-                found = find_damaged(spark, root, [*files, *others])
+                others, found = as_found(root, sorted(set(unnamed_files) - foreign))
+                found |= find_damaged(spark, root, [*files, *others])
                 if found.keys() <= inspection.wrong.keys():
                     raise
                 unreadable |= found

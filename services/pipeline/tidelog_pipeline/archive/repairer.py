@@ -183,7 +183,8 @@ class Repairer:
         schema = self._writer.schema(self._spark)
         rows = salvaged_rows(self._spark, kept, schema, self._names())
         if rows is not None and records:
-            written = self._writer.write_salvaged(keep_archived(rows, records))
+            chosen = without_expired(keep_archived(rows, records), log.state.expired_before_ms)
+            written = self._writer.write_salvaged(chosen)
             for one, count in rows_of_logs(written).items():
                 self._print(f"{one}: {count} rows are restored from damaged files")
             missing = self._missing((), topics) if written else missing

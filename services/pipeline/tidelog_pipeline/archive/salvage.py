@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from tidelog_pipeline.archive.file_checks import FILE_ERRORS
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, hour_columns
-from tidelog_pipeline.storage.directory import is_fault_of_file
+from tidelog_pipeline.storage.directory import Directory, is_fault_of_file
 
 # The batch of rows in which a damaged page is found is lost.
 _BATCH_ROWS = 256
@@ -32,7 +33,9 @@ def salvaged_rows(
     - `schema`: of the archive's rows. The paths end like those of the table.
     - `topics`: names of topics by their ids; rows of other topics are of their directory's.
     """
-    paths = [(str(path),) for path in sorted(root.rglob("*.parquet"))]
+    # Unlike `rglob`, it raises an error for a directory that cannot be listed.
+    files_below = Directory(root).files(".")
+    paths = [(str(root / path),) for path in files_below if path.endswith(".parquet")]
     if not paths:
         return None
     as_arrow = to_arrow_schema(schema, timezone="UTC")
@@ -57,7 +60,7 @@ def sound_rows(
     folders = dict(part.split("=", 1) for part in path.parts if "=" in part)
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-    except (OSError, pa.ArrowException) as error:
+    except FILE_ERRORS as error:
         if not is_fault_of_file(error):
             raise
         return
@@ -66,14 +69,14 @@ def sound_rows(
             for batch in _sound_batches(file, group):
                 try:
                     yield _as_rows(batch, schema, folders, topics)
-                except (KeyError, pa.ArrowException):
+                except (KeyError, pa.ArrowException, UnicodeDecodeError):
                     return
 
 
 def _sound_batches(file: pq.ParquetFile, group: int) -> Iterator[pa.RecordBatch]:
     try:
         yield from file.iter_batches(_BATCH_ROWS, row_groups=[group])
-    except (OSError, pa.ArrowException) as error:
+    except FILE_ERRORS as error:
         if not is_fault_of_file(error):
             raise
 

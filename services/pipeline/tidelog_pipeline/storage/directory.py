@@ -36,8 +36,14 @@ _OF_THE_FILE = frozenset(
         errno.EIO,
         errno.EBADMSG,
         errno.EUCLEAN,
+        # File systems report unreadable sectors as ENODATA, and a damaged name as EILSEQ.
+        errno.ENODATA,
+        errno.EILSEQ,
     }
 )
+# `create` writes to a hidden name with a random token until the content is complete.
+_TOKEN_BYTES = 8
+_UNFINISHED = re.compile(rf"\..+\.[0-9a-f]{{{2 * _TOKEN_BYTES}}}", re.DOTALL)
 _IS_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _RIGHT = (
     "must be a directory that this machine and all executors mount under one path, as "
@@ -79,19 +85,20 @@ class Directory:
         cannot be listed: its files are not missing.
         """
         found: list[str] = []
-        for folder, folders, names in os.walk(self.at(path), onerror=_raise_unless_missing):
-            folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        for folder, names in self._visible(path):
             below = Path(folder).relative_to(self.root)
-            found += [str(below / name) for name in names if not name.startswith(("_", "."))]
+            found += [str(below / name) for name in names]
         return sorted(found)
 
     def has_files(self, path: str) -> bool:
         """Returns whether `files` finds any."""
-        return any(
-            not name.startswith(("_", "."))
-            for _, _, names in os.walk(self.at(path), onerror=_raise_unless_missing)
-            for name in names
-        )
+        return any(names for _, names in self._visible(path))
+
+    def _visible(self, path: str) -> Iterator[tuple[str, list[str]]]:
+        """Yields the directories that Parquet readers see, each with the names of its files."""
+        for folder, folders, names in os.walk(self.at(path), onerror=_raise_unless_missing):
+            folders[:] = [name for name in folders if not _is_hidden(name)]
+            yield folder, [name for name in names if not _is_hidden(name)]
 
     def create(self, path: str, content: bytes) -> None:
         """Creates a file with all of its content, which survives a loss of power.
@@ -102,7 +109,7 @@ class Directory:
         target.parent.mkdir(parents=True, exist_ok=True)
         # A process that was killed may have left a second name of an existing file. In containers,
         # all processes have the same id.
-        writing = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+        writing = target.with_name(f".{target.name}.{secrets.token_hex(_TOKEN_BYTES)}")
         try:
             with writing.open("xb") as file:
                 file.write(content)
@@ -112,6 +119,19 @@ class Directory:
         finally:
             writing.unlink(missing_ok=True)
         sync_directory(target.parent)
+
+    def remove_unfinished(self, path: str) -> None:
+        """Removes files that processes were creating in this directory when they were killed.
+
+        Only for a directory in which no other process creates files.
+        """
+        try:
+            names = [entry.name for entry in self.at(path).iterdir()]
+        except FileNotFoundError:
+            return
+        for name in names:
+            if _UNFINISHED.fullmatch(name):
+                self.at(f"{path}/{name}").unlink(missing_ok=True)
 
     def publish(self, staged: str, path: str) -> None:
         """Moves a staged file to its public path. Has no effect if it was moved before."""
@@ -232,6 +252,11 @@ def _path_of_uri(uri: str) -> str:
 def is_fault_of_file(error: Exception) -> bool:
     """Returns whether an error of reading a file means that the file is lost or damaged."""
     return not isinstance(error, OSError) or error.errno in _OF_THE_FILE
+
+
+def _is_hidden(name: str) -> bool:
+    """Returns whether Parquet readers ignore a file or directory of this name."""
+    return name.startswith(("_", "."))
 
 
 def _raise_unless_missing(error: OSError) -> None:

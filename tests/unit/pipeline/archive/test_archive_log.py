@@ -291,3 +291,32 @@ def test_a_log_moved_while_it_is_loaded_is_found(tmp_path: Path) -> None:
     reader._find_state_directory = find
     assert reader.load().number == 2
     assert reader.state_directory.root == moved
+
+
+def test_unfinished_files_of_killed_writers_are_removed_with_old_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_log, "STATE_EVERY", 2)
+    log = log_at(tmp_path / "archive")
+    put(log, ["a"])
+    commits = log.state_directory.at("log")
+    (commits / ".000000000001.json.0123456789abcdef").write_bytes(b"cut")
+    (commits / ".000000000001.json.swp").write_bytes(b"of an editor")
+    put(log, ["b"])
+    hidden = [path.name for path in commits.iterdir() if path.name.startswith(".")]
+    assert hidden == [".000000000001.json.swp"]
+
+
+def test_a_linked_directory_is_of_the_archive_only_if_a_commit_names_its_files(
+    tmp_path: Path,
+) -> None:
+    """A repair would move the files of another archive."""
+    put(log_at(tmp_path / "other"), ["a"])
+    root = tmp_path / "archive"
+    root.mkdir()
+    (root / "topic=sea").symlink_to(tmp_path / "other/topic=sea")
+    log = log_at(root)
+    assert log.recover() == []
+    assert log.unnamed_files() == []
+    put(log, ["b"])
+    assert log.unnamed_files() == [f"{HOUR}/a.parquet"]

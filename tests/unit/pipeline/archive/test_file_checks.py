@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 
 from tidelog_pipeline.archive.core.commits import AddedFile
 from tidelog_pipeline.archive.file_checks import (
@@ -20,7 +21,7 @@ from tidelog_pipeline.archive.file_checks import (
     sha256_of,
 )
 from tidelog_pipeline.archive.record_locations import ARROW_TYPES
-from tidelog_pipeline.archive.salvage import sound_rows
+from tidelog_pipeline.archive.salvage import salvaged_rows, sound_rows
 from tidelog_pipeline.storage.directory import Directory
 
 PATH = "topic=sea/date=2026-11-22/hour=10/a.parquet"
@@ -102,6 +103,21 @@ def test_rows_before_a_damaged_page_are_recovered(
 
 
 @pytest.mark.rule("archive-lost-files-are-restored")
+def test_a_file_whose_footer_has_a_damaged_column_name_is_damaged(
+    tmp_path: Path, file: AddedFile
+) -> None:
+    """The name is not UTF-8, and a repair that failed would never remove the file."""
+    path = tmp_path / PATH
+    content = bytearray(path.read_bytes())
+    content[content.index(b"topic_id")] ^= 0x80
+    path.write_bytes(content)
+    assert damage(tmp_path, file._replace(sha256="")).startswith("it cannot be read")
+    assert list(sound_rows(path, pa.schema([("offset", pa.int64())]), {})) == []
+    assert find_foreign(tmp_path, [PATH], {}) == {PATH}
+    assert list(as_found(tmp_path, [PATH])[1]) == [PATH]
+
+
+@pytest.mark.rule("archive-lost-files-are-restored")
 def test_rows_of_a_file_in_another_topics_directory_are_of_their_own_topic(tmp_path: Path) -> None:
     """Somebody swapped two files, or moved one."""
     path = tmp_path / "topic=land/date=2026-11-22/hour=10/a.parquet"
@@ -136,11 +152,12 @@ def test_a_file_that_may_not_be_read_now_is_not_damaged(
             list(sound_rows(tmp_path / PATH, pa.schema([]), {}))
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENODATA, errno.EILSEQ])
 def test_a_file_on_a_bad_sector_is_damaged(
-    tmp_path: Path, file: AddedFile, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, file: AddedFile, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as broken:
         broken.setattr(Path, "open", fail)
@@ -169,8 +186,10 @@ def test_files_without_the_rows_of_an_archive_are_foreign(tmp_path: Path) -> Non
     (tmp_path / hour / "README").write_text("notes")
     paths = [*tables, f"{hour}/README", f"{hour}/gone.parquet"]
     assert find_foreign(tmp_path, paths, ARROW_TYPES) == set(paths[2:])
-    [found] = as_found(tmp_path, paths[:1])
+    [found], wrong = as_found(tmp_path, [paths[0], f"{hour}/README", f"{hour}/gone.parquet"])
     assert damage(tmp_path, found) == ""
+    assert sorted(wrong) == [f"{hour}/README", f"{hour}/gone.parquet"]
+    assert all(why.startswith("it cannot be read (") for why in wrong.values())
 
 
 def test_files_of_a_directory_that_cannot_be_listed_are_not_missing(
@@ -189,4 +208,16 @@ def test_files_of_a_directory_that_cannot_be_listed_are_not_missing(
         Directory(tmp_path).files(".")
     with pytest.raises(PermissionError):
         Directory(tmp_path).has_files(".")
+    with pytest.raises(PermissionError):
+        salvaged_rows(None, tmp_path, StructType(), {})  # type: ignore[arg-type]
     assert Directory(tmp_path / "gone").files(".") == []
+
+
+def test_files_in_hidden_directories_are_not_files_of_a_table(tmp_path: Path) -> None:
+    for folder in ("_temporary", ".snapshot"):
+        path = tmp_path / "topic=sea" / folder / "a.parquet"
+        path.parent.mkdir(parents=True)
+        path.touch()
+    directory = Directory(tmp_path)
+    assert directory.files("topic=sea") == []
+    assert not directory.has_files("topic=sea")

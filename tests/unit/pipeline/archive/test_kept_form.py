@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +90,32 @@ def test_without_form_and_commits_the_files_show_whether_values_are_raw(
     else:
         with pytest.raises(JobError, match="restore one of them"):
             stored_format(log)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE])
+def test_files_that_may_not_be_read_now_do_not_count_as_raw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A repair would remove all files, since it finds no row of raw values in them."""
+    log = ArchiveLog(Directory(tmp_path), lambda: Directory(tmp_path / "state"))
+    hour = tmp_path / "topic=sea/date=2026-11-22/hour=10"
+    hour.mkdir(parents=True)
+    (hour / "a.parquet").touch()
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(pq, "read_schema", fail)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        stored_format(log)
+
+
+def test_a_file_with_a_damaged_column_name_does_not_show_the_form(tmp_path: Path) -> None:
+    log = ArchiveLog(Directory(tmp_path), lambda: Directory(tmp_path / "state"))
+    path = tmp_path / "topic=sea/date=2026-11-22/hour=10/a.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"topic_id": ["x"]}), path)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"topic_id")] ^= 0x80
+    path.write_bytes(content)
+    assert stored_format(log) is None

@@ -39,13 +39,39 @@ def test_matching_counts_are_reported_with_the_outstanding_ranges() -> None:
 def test_lost_rows_that_the_log_has_are_left_to_a_repair() -> None:
     """The repair that gave them up was started with the address of another cluster."""
     lost = {LOG: RemovedRows(LOG, 10, (Span(10, 30),))}
-    state = ArchiveState(covered=STATE.covered, rows={LOG: 59}, unread={LOG: 0}, lost=lost)
+    state = ArchiveState(
+        covered=STATE.covered,
+        epochs={LOG: {2: (Span(0, 80),)}},
+        rows={LOG: 59},
+        unread={LOG: 0},
+        lost=lost,
+    )
     fewer = {2: Counted(39, 2800)}
     found = report(state, LOG, Span(20, 90), FileCounts(59, 59), BOTH, fewer, [])
     assert "the log has lost offsets 20 to 29 again: run `archive repair`" in str(found)
     # An unclean election gave these offsets to other records, which the archive has.
     assert not report(state, LOG, Span(20, 90), FileCounts(59, 59), BOTH, BOTH, []).problems
     assert not report(state, LOG, None, FileCounts(59, 59), {}, {}, []).problems
+
+
+@pytest.mark.rule("archive-lost-files-are-restored")
+def test_lost_rows_of_lost_commits_are_left_to_a_back_fill() -> None:
+    """A repair restores rows of leader epochs that commits have, and would find none of these."""
+    lost = {LOG: RemovedRows(LOG, 10, (Span(10, 20), Span(25, 30)))}
+    state = ArchiveState(
+        covered=STATE.covered,
+        epochs={LOG: {2: (Span(0, 12), Span(20, 80))}},
+        rows={LOG: 59},
+        unread={LOG: 0},
+        lost=lost,
+    )
+    fewer = {2: Counted(39, 2800)}
+    found = report(state, LOG, Span(0, 90), FileCounts(59, 59), BOTH, fewer, [])
+    by_repair, by_back_fill = [text for text in found.problems if "has lost offsets" in text]
+    assert "offsets 10 to 11, 25 to 29 again: run `archive repair`" in by_repair
+    assert "offsets 12 to 19 again" in by_back_fill
+    assert """archive backfill --since '{"sea": {"0": 12}}'""" in by_back_fill
+    assert "archive repair" not in by_back_fill
 
 
 def test_a_hole_with_uncommitted_files_is_left_to_a_repair() -> None:

@@ -147,10 +147,8 @@ def report(
     lost = state.lost.get(log)
     again = common(now, lost.offsets) if now is not None and lost is not None else ()
     if again and in_log != in_archive:
-        problems.append(
-            f"the log has lost offsets {spans_text(again)} again: run `archive repair`, which "
-            "restores records that it finds there"
-        )
+        known = united(span for spans in state.epochs.get(log, {}).values() for span in spans)
+        problems += _lost_again_problems(log, again, known)
     if differing:
         offsets = united(Span(one.offset, one.offset + 1) for one in differing)
         problems.append(
@@ -187,6 +185,27 @@ def _hole_problem(log: LogId, hole: Span, has_unnamed_files: bool) -> str:
 def _advice(log: LogId, hole: Span) -> str:
     since = f'{{"{log.topic}": {{"{log.partition}": {hole.first}}}}}'
     return f"archive them by `archive backfill --since '{since}'`"
+
+
+def _lost_again_problems(
+    log: LogId, again: tuple[Span, ...], known: tuple[Span, ...]
+) -> Iterable[str]:
+    """Yields how to restore lost offsets. A repair restores those of `known` leader epochs only.
+
+    The others are offsets whose commit is lost as well.
+    """
+    unknown = remaining(again, known)
+    restorable = remaining(again, unknown)
+    if restorable:
+        yield (
+            f"the log has lost offsets {spans_text(restorable)} again: run `archive repair`, which "
+            "restores records that it finds there"
+        )
+    if unknown:
+        yield (
+            f"the log has lost offsets {spans_text(unknown)} again, and no commit has their leader "
+            f"epochs: {_advice(log, unknown[0])}"
+        )
 
 
 def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | None) -> list[str]:
