@@ -51,11 +51,16 @@ def unreadable(replica: Path) -> list[int]:
 
 
 async def until_found(cluster: LocalCluster, logs: Mapping[int, LogSince]) -> None:
-    """Scrubs of these brokers begin at once, and are repeated until each has found its damage."""
+    """Scrubs of these brokers begin at once, and are repeated until each has found its damage.
+
+    A leader whose followers have resigned is alone, and does not resign."""
 
     async def check() -> bool:
         waiting = [
-            b for b, log in logs.items() if not log.state_changes("replica_damaged", "completed")
+            b
+            for b, log in logs.items()
+            if not log.state_changes("replica_damaged", "completed")
+            and not log.state_changes("batch_damaged", "failed")
         ]
         for status, printed in await asyncio.gather(
             *(tidelog(cluster, "brokers", "scrub", str(b), "--full-rate") for b in waiting)
