@@ -125,21 +125,11 @@ def test_grpc_is_usable_if_an_event_loop_ended_meanwhile(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_fork_waits_for_the_shutdown_of_grpc(
-    native: NativeThread, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", [SHUTDOWN, TIMER])
+def test_a_fork_waits_for_the_threads_of_grpcs_shutdown(
+    name: bytes, native: NativeThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    native.start(SHUTDOWN)
-    ending = native.end_soon()
-    assert error_in_child(monkeypatch) is None
-    assert forks._native_thread_names() == set()
-    ending.join()
-
-
-@pytest.mark.usefixtures("patient")
-def test_a_fork_waits_for_the_timer_thread_that_ends_within_the_shutdown(
-    native: NativeThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    native.start(TIMER)
+    native.start(name)
     ending = native.end_soon()
     assert error_in_child(monkeypatch) is None
     assert forks._native_thread_names() == set()

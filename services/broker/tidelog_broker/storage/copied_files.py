@@ -37,18 +37,17 @@ async def sync_tree(
 ) -> Tree:
     """Syncs every file and every name below `path`, and returns them as they were found.
 
-    Temporary files are left out. `rewrite`: writes each file again first,
-    because after a failed sync the kernel regards as written what it could not write. Raises the
-    first OSError, which names the file or directory."""
+    Temporary files are left out. `rewrite`: writes each file again first, because after a failed
+    sync the kernel regards as written what it could not write. Raises the first OSError, which
+    names the file or directory."""
     trees: list[Tree] = []
     await run_blocking(lambda: trees.append(disk.tree(path)))
     [tree] = trees
-    files = [path for path in tree.files if path.suffix != TEMPORARY_SUFFIX]
     shared = {path for path in tree.linked if _is_written_in_place(path.name)}
     await _in_threads(run_blocking, partial(_replace_file, disk), sorted(shared))
     if shared:
         _log.info("shared_files_copied", path=str(path), files=len(shared))
-    own = [path for path in files if path not in shared]
+    own = [p for p in tree.files if p not in shared and p.suffix != TEMPORARY_SUFFIX]
     await _in_threads(run_blocking, partial(_sync_file, disk, rewrite=rewrite), own)
     await _in_threads(run_blocking, disk.sync_directory, tree.directories)
     # A parent directory that only its owner may read was there before the copy.
