@@ -1,19 +1,49 @@
-"""The client: `Producer`, `Consumer`, `Admin`, and their synchronous counterparts in `sync`.
+"""The client: `Producer`, `Consumer`, `Admin`, and their counterparts without async.
 
-Every error is a `TidelogError`; most error codes have a class of their own (`tidelog.errors`).
-docs/client-guarantees.md is the contract.
+Everything that a program needs can be imported from here: clients, errors, enumerations, values and
+`serializers`. Every error is a `TidelogError`; most error codes have a class of their own
+(`tidelog.errors`). docs/client-guarantees.md is the contract.
 """
 
+from tidelog.admin_messages import (
+    AcceptedOperation,
+    AlteredConfig,
+    BrokerDetails,
+    CreatedTopic,
+    FeatureLevel,
+    LeaderChange,
+    Move,
+    MoveProgress,
+    Operation,
+    Plan,
+    ProcessVersion,
+    RecoveredPartition,
+    Recovery,
+    RecoveryChoice,
+    ResizedTopic,
+    RestartCheck,
+    Throttle,
+    TopicDetails,
+)
+from tidelog.client import serializers
 from tidelog.client.admin import Admin
+from tidelog.client.confirmation import Confirmation
 from tidelog.client.consumer import Consumer
-from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery
+from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery, DeliveryFuture
+from tidelog.client.descriptions import ClusterDescription, TopicDescription
+from tidelog.client.fetch_codec import FoundOffset
 from tidelog.client.fetch_state import OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.log_continuity import LogTruncatedError
+from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.producer import Producer
 from tidelog.client.producers_codec import ProducerPosition
+from tidelog.client.record_deserializer import DeserializationError
+from tidelog.client.record_epochs import RecordEpoch
+from tidelog.client.record_serializer import SerializationError
 from tidelog.client.sequences import Identity
 from tidelog.client.sync import SyncAdmin, SyncConsumer, SyncProducer
+from tidelog.client.sync_delivery import SyncDelivery
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import (
     ArgumentTypeError,
@@ -68,27 +98,40 @@ from tidelog.errors import (
     UnknownProducerError,
     UnknownTopicError,
     UnknownTopicIdError,
+    UnsupportedVersionError,
 )
-from tidelog.model import OnDamage
+from tidelog.model import Acks, Codec, OffsetPosition, OnDamage, Record, TopicPartition
 
 __all__ = [
+    "AcceptedOperation",
+    "Acks",
     "Admin",
+    "AlteredConfig",
     "ArgumentTypeError",
     "BatchDelivery",
     "BatchReport",
     "BatchTooLargeError",
     "BootstrapUnresolvedError",
+    "BrokerDetails",
     "ClientClosedError",
     "ClientForkedError",
+    "ClusterDescription",
+    "Codec",
+    "Confirmation",
     "Consumer",
     "CorruptBatchError",
+    "CreatedTopic",
     "Delivery",
+    "DeliveryFuture",
+    "DeserializationError",
     "DuplicateSequenceError",
     "ErrorCode",
+    "FeatureLevel",
     "FencedLeaderEpochError",
     "FencedProducerError",
     "FetchSessionError",
     "FetchedBatch",
+    "FoundOffset",
     "Identity",
     "InternalError",
     "InvalidArgumentError",
@@ -100,10 +143,14 @@ __all__ = [
     "InvalidRequestError",
     "InvalidTimestampError",
     "InvalidTopicNameError",
+    "KnownTopic",
+    "LeaderChange",
     "LeaderChangedError",
     "LeaderNotAvailableError",
     "LogTruncatedError",
     "MetadataStoreUnavailableError",
+    "Move",
+    "MoveProgress",
     "NotConfirmedError",
     "NotControllerError",
     "NotEligibleLeaderError",
@@ -112,27 +159,44 @@ __all__ = [
     "NotLeaderError",
     "OffsetNotAvailableError",
     "OffsetOutOfRangeError",
+    "OffsetPosition",
     "OnDamage",
     "OnOutOfRange",
+    "Operation",
     "OperationEndedError",
     "OperationIdInUseError",
     "OutOfOrderSequenceError",
     "PartitionBusyError",
+    "Plan",
+    "ProcessVersion",
     "Producer",
     "ProducerPosition",
+    "Record",
+    "RecordEpoch",
     "RecordsDamagedError",
+    "RecoveredPartition",
+    "Recovery",
+    "RecoveryChoice",
     "RequestTimedOutError",
+    "ResizedTopic",
+    "RestartCheck",
     "RevisionConflictError",
+    "SerializationError",
     "StaleBrokerEpochError",
     "StaleControllerEpochError",
     "StorageError",
     "SyncAdmin",
     "SyncConsumer",
+    "SyncDelivery",
     "SyncProducer",
+    "Throttle",
     "TidelogError",
     "TooManyRequestsError",
     "TopicAlreadyExistsError",
     "TopicBeingDeletedError",
+    "TopicDescription",
+    "TopicDetails",
+    "TopicPartition",
     "UncleanElection",
     "UnknownBrokerError",
     "UnknownLeaderEpochError",
@@ -140,4 +204,6 @@ __all__ = [
     "UnknownProducerError",
     "UnknownTopicError",
     "UnknownTopicIdError",
+    "UnsupportedVersionError",
+    "serializers",
 ]

@@ -122,6 +122,7 @@ class Admin(TopicRequests, OperationRequests, BrokerRequests):
         return of_request(self._rng)
 
     async def describe_cluster(self) -> ClusterDescription:
+        """Returns the brokers and controllers, as one broker knows them."""
         return cluster_from_wire(await self._describe(None))
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicDescription]:
@@ -142,6 +143,8 @@ class Admin(TopicRequests, OperationRequests, BrokerRequests):
         return [topic_from_wire(topic) for topic in found if not topic.HasField("error")]
 
     async def describe_topic(self, topic: str) -> TopicDescription:
+        """Returns a topic and its partitions, as one broker knows them. Raises
+        UNKNOWN_TOPIC_OR_PARTITION if several brokers do not know it."""
         error: TidelogError | None = None
         for attempt in range(DESCRIBE_ATTEMPTS):
             if attempt:

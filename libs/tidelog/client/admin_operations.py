@@ -6,11 +6,21 @@ they start one operation, whichever try reaches the controller."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from tidelog.admin_messages import AcceptedOperation, Move, MoveProgress, Operation, Plan, Throttle
+from tidelog.admin_messages import (
+    AcceptedOperation,
+    FeatureLevel,
+    Move,
+    MoveProgress,
+    Operation,
+    Plan,
+    Throttle,
+)
+from tidelog.change_warnings import of_replication_factor
 from tidelog.client.arguments import checks_arguments, instance, several
 from tidelog.client.controller_calls import ControllerCalls
 from tidelog.client.request_fields import built, built_from
@@ -125,7 +135,7 @@ class OperationRequests:
         expected_plan: str = "",
     ) -> AcceptedOperation:
         """Changes the number of replicas of all partitions of topics."""
-        return await self._begin(
+        accepted = await self._begin(
             pb.SetReplicationFactorRequest,
             pb.SetReplicationFactorResponse,
             topics=topics,
@@ -134,6 +144,9 @@ class OperationRequests:
             dry_run=dry_run,
             expected_plan=expected_plan,
         )
+        plan = accepted.plan
+        warnings = (*plan.warnings, *of_replication_factor(topics, replication_factor))
+        return replace(accepted, plan=replace(plan, warnings=warnings))
 
     async def reverse_operation(
         self,
@@ -199,6 +212,7 @@ class OperationRequests:
         return found
 
     async def describe_operation(self, operation_id: str) -> Operation:
+        """Returns the state of an operation. Raises UNKNOWN_OPERATION."""
         request = built(pb.DescribeOperationRequest, operation_id=operation_id, page_size=1)
         answer = await self._controllers.ask(request, pb.DescribeOperationResponse)
         return from_wire(answer.operation, Operation)
@@ -248,11 +262,32 @@ class OperationRequests:
         return Throttle(bytes_per_second, answer.revision)
 
     async def describe_throttle(self) -> Throttle:
+        """Returns the limit on the bandwidth of moves."""
         request = pb.DescribeThrottleRequest()
         answer = await self._controllers.ask(request, pb.DescribeThrottleResponse)
         bound = answer.throttle
         is_bound = bound.HasField("bytes_per_second")
         return Throttle(bound.bytes_per_second if is_bound else None, answer.revision)
+
+    async def raise_feature_level(
+        self, level: int, *, expected_revision: int = 0, dry_run: bool = False
+    ) -> int:
+        """Raises the feature level of the cluster; returns the level before. A level is never
+        lowered. Raises UNSUPPORTED_VERSION, which names them, while registered processes do not
+        support the level."""
+        request = built(
+            pb.RaiseFeatureLevelRequest,
+            level=level,
+            expected_revision=expected_revision,
+            dry_run=dry_run,
+        )
+        return (await self._controllers.ask(request, pb.RaiseFeatureLevelResponse)).before
+
+    async def describe_feature_level(self) -> FeatureLevel:
+        """Returns the feature level of the cluster, and which levels its processes support."""
+        request = pb.DescribeFeatureLevelRequest()
+        answer = await self._controllers.ask(request, pb.DescribeFeatureLevelResponse)
+        return from_wire(answer, FeatureLevel)
 
     async def _begin(
         self,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tidelog import change_warnings
 from tidelog.admin_messages import (
     AlteredConfig,
     CreatedTopic,
@@ -17,15 +19,19 @@ from tidelog.admin_messages import (
 )
 from tidelog.client.arguments import checks_arguments, instance, several
 from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls, no_answer
-from tidelog.client.descriptions import TopicDescription
+from tidelog.client.descriptions import ClusterDescription, TopicDescription
 from tidelog.client.request_fields import built, built_from
 from tidelog.client.request_parts import in_parts, name_bytes, number_bytes
-from tidelog.errors import FINAL_ANSWERS, ErrorCode
+from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
+from tidelog.inspection.unprotected_topics import PROTECTING_FACTOR, is_unprotected
 from tidelog.rpc.message_codec import from_wire
+from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import admin_pb2 as pb
 
 # Replication factor of a topic that is created without one, if there are enough brokers.
 DEFAULT_REPLICATION_FACTOR = 3
+# Time limit of the query for the number of brokers, which the warning of a creation names.
+COUNT_BROKERS_MS = 2_000
 PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
 TOPICS_FIELD = "tidelog.v1.DescribeTopicsRequest.topics"
@@ -38,6 +44,9 @@ Assignment = Sequence[Sequence[int]]
 @checks_arguments(choices=several(instance(RecoveryChoice)))
 class TopicRequests:
     _controllers: ControllerCalls
+
+    async def describe_cluster(self) -> ClusterDescription:
+        raise NotImplementedError
 
     async def describe_topic(self, topic: str) -> TopicDescription:
         raise NotImplementedError
@@ -76,7 +85,7 @@ class TopicRequests:
                         topic, operation_id, timeout_ms
                     )
             except TimeoutError:
-                raise no_answer("no broker told how many brokers there are", sent=False) from None
+                raise no_answer("no broker said how many brokers there are", sent=False) from None
         request = built(
             pb.CreateTopicRequest,
             topic=topic,
@@ -93,13 +102,30 @@ class TopicRequests:
         )
         error, trace_id = answered.error, answered.trace_id
         if error is not None:
-            if answered.in_doubt and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                found = await self.describe_topic(topic)
-                asked = partitions, replication_factor
-                if (found.partition_count, found.replication_factor) == asked:
-                    return CreatedTopic(found.topic_id, (), trace_id)
-            raise error
-        return from_wire(answer, CreatedTopic, trace_id=trace_id)
+            found = await self._created_before(topic, error) if answered.in_doubt else None
+            if found is None or (
+                (found.partition_count, found.replication_factor)
+                != (partitions, replication_factor)
+            ):
+                raise error
+            created = CreatedTopic(found.topic_id, (), trace_id)
+        else:
+            created = from_wire(answer, CreatedTopic, trace_id=trace_id)
+        return replace(created, warnings=await self._creation_warnings(topic, replication_factor))
+
+    async def _created_before(self, topic: str, error: TidelogError) -> TopicDescription | None:
+        """Returns the topic that an earlier try may have created."""
+        is_there = error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        return await self.describe_topic(topic) if is_there else None
+
+    async def _creation_warnings(self, topic: str, replication_factor: int) -> tuple[str, ...]:
+        brokers = PROTECTING_FACTOR
+        if is_unprotected(replication_factor):
+            # The topic exists now, so that a missing answer is no error.
+            with contextlib.suppress(TidelogError, UnreachableError, TimeoutError):
+                async with asyncio.timeout(COUNT_BROKERS_MS / 1000):
+                    brokers = len((await self.describe_cluster()).brokers)
+        return tuple(change_warnings.of_creation(topic, replication_factor, brokers))
 
     async def delete_topic(
         self,
@@ -162,7 +188,8 @@ class TopicRequests:
             timeout_ms=timeout_ms,
         )
         answer = await self._controllers.ask(request, pb.AlterTopicConfigResponse, timeout_ms)
-        return from_wire(answer, AlteredConfig)
+        altered = from_wire(answer, AlteredConfig)
+        return replace(altered, warnings=tuple(change_warnings.of_config(altered.changes)))
 
     async def add_partitions(
         self,
@@ -188,7 +215,8 @@ class TopicRequests:
             timeout_ms=timeout_ms,
         )
         answer = await self._controllers.ask(request, pb.AddPartitionsResponse, timeout_ms)
-        return from_wire(answer, ResizedTopic, partitions=answer.added)
+        warnings = tuple(change_warnings.of_added_partitions(answer.added))
+        return from_wire(answer, ResizedTopic, partitions=answer.added, warnings=warnings)
 
     async def remove_partitions(
         self,
@@ -214,7 +242,8 @@ class TopicRequests:
             timeout_ms=timeout_ms,
         )
         answer = await self._controllers.ask(request, pb.RemovePartitionsResponse, timeout_ms)
-        return from_wire(answer, ResizedTopic, partitions=answer.removed)
+        warnings = tuple(change_warnings.of_removed_partitions(answer.removed, answer.brokers))
+        return from_wire(answer, ResizedTopic, partitions=answer.removed, warnings=warnings)
 
     async def recover_partitions(
         self,

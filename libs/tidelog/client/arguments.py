@@ -265,7 +265,7 @@ _BY_ANNOTATION: dict[str, Rule] = {
     "Mapping[str, int]": mapping(topic_name, integer),
     "Mapping[str, Sequence[int]]": mapping(topic_name, several(integer)),
     "Mapping[TopicPartition, int]": mapping(topic_partition, integer),
-    "_Partitions": several(topic_partition),
+    "Partitions": several(topic_partition),
     "TopicPartition | tuple[str, int]": topic_partition,
 }
 

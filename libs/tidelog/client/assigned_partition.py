@@ -11,6 +11,7 @@ from tidelog.batch import is_fence
 from tidelog.batch_slices import decoded_size
 from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
 from tidelog.client.log_continuity import Continuity
+from tidelog.client.record_deserializer import RecordDeserializer
 from tidelog.client.retry import Route
 from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, Batch, OffsetPosition, Record, TopicPartition
@@ -186,9 +187,12 @@ class Assigned:
         self.opened = None
         self.fetch_offset = self.position
 
-    def take_records(self, max_records: int) -> list[Record]:
+    def take_records(
+        self, max_records: int, deserializer: RecordDeserializer | None = None
+    ) -> list[Record]:
         """Takes records of the first batch of `buffered`; none if it is a producer fence. Raises
-        `TidelogError` (INVALID_BATCH), and CostlyBatchError for a batch that is not open yet."""
+        `TidelogError` (INVALID_BATCH), CostlyBatchError for a batch that is not open yet, and
+        `DeserializationError` for its next record; the position then stays where it is."""
         batch = self.buffered[0]
         if is_fence(batch.header):
             self.take()
@@ -196,6 +200,12 @@ class Assigned:
         if self.opened is None:
             self.opened = OpenedBatch(self.to_open(), cheap_only=True)
         records = self.opened.take(max_records)
+        if deserializer is not None and records:
+            count = len(records)
+            records = deserializer.deserialize(records)
+            if len(records) < count:
+                # Opened again at the record that failed.
+                self.opened = None
         if not records or records[-1].offset + 1 == batch.header.next_offset:
             self.take()
         else:

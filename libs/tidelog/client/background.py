@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import functools
 import inspect
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, get_origin
 
 from tidelog.client.client_errors import closed_error, forked_error
-from tidelog.client.loop_thread import Call, LoopThread
+from tidelog.client.loop_thread import LoopCall, LoopThread
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc import forks
 
 _Result = TypeVar("_Result")
+_Owner = TypeVar("_Owner")
+_P = ParamSpec("_P")
 
 
 class _Closable(Protocol):
@@ -35,6 +38,13 @@ class BackgroundClient(Generic[_Client]):
     """An async client that any number of threads may call, and signal handlers.
 
     docs/client-guarantees.md is the contract. `close` ends each call with CLIENT_CLOSED."""
+
+    def __init_subclass__(cls) -> None:
+        """Gives methods made by `blocking` the names under which users find them."""
+        for name, method in vars(cls).items():
+            if hasattr(method, "__is_blocking__"):
+                method.__module__ = cls.__module__
+                method.__qualname__ = f"{cls.__qualname__}.{name}"
 
     def __init__(self, make: Callable[[], _Client]) -> None:
         self._generation = forks.generation
@@ -99,7 +109,7 @@ class BackgroundClient(Generic[_Client]):
         if self._generation != forks.generation:
             return
         self._check_thread()
-        call = Call(close(self._client), is_last=True)
+        call = LoopCall(close(self._client), is_last=True)
         try:
             self._wait(call)
         except BaseException as error:
@@ -119,10 +129,18 @@ class BackgroundClient(Generic[_Client]):
         """Ends a `close` that was interrupted."""
         self.close()
 
-    def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        return self._wait(Call(work))
+    def _call(self, work: Callable[[_Client], _Result]) -> _Result:
+        """Runs a call of the client that is no coroutine, on its event loop."""
 
-    def _wait(self, call: Call[_Result]) -> _Result:
+        async def call() -> _Result:
+            return work(self._client)
+
+        return self._run(call())
+
+    def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        return self._wait(LoopCall(work))
+
+    def _wait(self, call: LoopCall[_Result]) -> _Result:
         try:
             self._check()
         except BaseException:
@@ -158,6 +176,45 @@ class BackgroundClient(Generic[_Client]):
                 f"{type(self).__name__} is called in its own thread, as from a callback, where the "
                 "call would wait for itself for ever; call it from another thread",
             )
+
+
+def blocking(
+    method: Callable[Concatenate[Any, _P], Coroutine[Any, Any, _Result]],
+) -> Callable[Concatenate[Any, _P], _Result]:
+    """Returns a method of a `BackgroundClient` that runs a coroutine of its async client. It has
+    the same parameters, result and docstring, for type checkers and for `help`, too."""
+
+    @functools.wraps(method)
+    def call(self: BackgroundClient[Any], /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+        return self._run(method(self._client, *args, **kwargs))
+
+    call.__is_blocking__ = True  # type: ignore[attr-defined]
+    return call
+
+
+def settings_of(
+    client: Callable[_P, _Client],
+) -> Callable[
+    [Callable[[_Owner, Callable[[], _Client]], None]], Callable[Concatenate[_Owner, _P], None]
+]:
+    """Decorates the constructor of a `BackgroundClient`, which takes a function that makes the
+    async client. The result takes the settings of the async client instead, for type checkers and
+    for `help`, too."""
+    made: Any = get_origin(client) or client
+    settings: Any = made.__init__
+
+    def decorate(
+        construct: Callable[[_Owner, Callable[[], _Client]], None],
+    ) -> Callable[Concatenate[_Owner, _P], None]:
+        @functools.wraps(settings)
+        def construct_with(self: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+            construct(self, lambda: client(*args, **kwargs))
+
+        construct_with.__module__ = construct.__module__
+        construct_with.__qualname__ = construct.__qualname__
+        return construct_with
+
+    return decorate
 
 
 def _close_unfinished() -> None:

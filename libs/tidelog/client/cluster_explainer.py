@@ -20,6 +20,7 @@ from types import MappingProxyType
 from tidelog.client.clock import Clock
 from tidelog.client.connections import GrpcConnections
 from tidelog.client.gateway_probe import DIAL_GATEWAY_MS, DialGateway, dial_gateway
+from tidelog.client.hedging import HEDGE_MS, first_answer
 from tidelog.client.service_round import (
     PROBE_GRACE_MS,
     TIMES_IN_ALL,
@@ -38,10 +39,17 @@ from tidelog.inspection.explain import (
     active_controller,
     explain,
 )
-from tidelog.inspection.explain.observation import BROKER, SilentGateway, name_of
+from tidelog.inspection.explain.observation import (
+    BROKER,
+    SilentGateway,
+    TopicFactor,
+    TopicFactors,
+    name_of,
+)
 from tidelog.inspection.explain.replicas import was_caught_up_recently
 from tidelog.inspection.gateway_reports import SILENT, known_gateways, state_of
-from tidelog.inspection.model import (
+from tidelog.inspection.resource_pressures import silencing
+from tidelog.inspection.state_reports import (
     LEAST_ANSWER_MS,
     NOT_KNOWN,
     Explanation,
@@ -52,7 +60,6 @@ from tidelog.inspection.model import (
     ServiceState,
     StateRequest,
 )
-from tidelog.inspection.resource_pressures import silencing
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire, partition_count
 from tidelog.v1 import broker_pb2
@@ -155,12 +162,15 @@ class Explainer:
         if states and scope.broker is not None:
             _require_broker(found, scope.broker)
         dialing = asyncio.create_task(self._silent_gateways(states))
+        counting = asyncio.create_task(_topic_factors(found, states, scope))
         try:
             metadata = await self._partitions(found, states, silent, scope)
             earlier, states = await self._describe_again(found, states)
             silent_gateways = await dialing
+            topics = await counting
         finally:
             dialing.cancel()
+            counting.cancel()
         return Observation(
             states,
             silent,
@@ -171,6 +181,7 @@ class Explainer:
             found.short_states(),
             silent_gateways,
             [found.clocks[identity] for identity in sorted(found.clocks)],
+            topics,
         )
 
     async def _silent_gateways(self, states: Sequence[ServiceState]) -> list[SilentGateway]:
@@ -196,13 +207,9 @@ class Explainer:
             keys = await self._keys_with(found, active, suspects) if suspects else ()
             if keys is not None:
                 return keys
-        brokers = [state for state in states if state.role == BROKER]
-        brokers = [state for state in brokers if state.broker and state.broker.has_read_metadata]
-        brokers.sort(key=lambda state: (state.store.unreachable_ms >= 0, state.id))
         topics = [scope.topic] if scope.topic else []
-        for state in brokers[:MAX_METADATA_ATTEMPTS]:
+        for address in _metadata_addresses(found, states):
             try:
-                address = found.answered_at[state.role, state.id]
                 answer = await found.connections.broker(address).metadata(
                     broker_pb2.MetadataRequest(topics=topics), found.left_ms()
                 )
@@ -264,6 +271,37 @@ class Explainer:
         return earlier, [
             newer.get(state.id, state) if state.role == BROKER else state for state in states
         ]
+
+
+def _metadata_addresses(found: ServiceRound, states: Sequence[ServiceState]) -> list[str]:
+    """Returns the addresses of brokers that know the metadata; those with a reachable store first.
+    At most MAX_METADATA_ATTEMPTS."""
+    brokers = [state for state in states if state.role == BROKER]
+    brokers = [state for state in brokers if state.broker and state.broker.has_read_metadata]
+    brokers.sort(key=lambda state: (state.store.unreachable_ms >= 0, state.id))
+    return [found.answered_at[s.role, s.id] for s in brokers[:MAX_METADATA_ATTEMPTS]]
+
+
+async def _topic_factors(
+    found: ServiceRound, states: Sequence[ServiceState], scope: Scope
+) -> TopicFactors | None:
+    """Returns the topics in the scope; None without an answer, and in the scope of a broker. A
+    healthy topic with a single replica is in no state of a service."""
+    if scope.broker is not None:
+        return None
+    request = broker_pb2.MetadataRequest(
+        topics=[scope.topic] if scope.topic else [], without_partitions=True
+    )
+
+    async def ask(address: str) -> broker_pb2.MetadataResponse:
+        return await found.connections.broker(address).metadata(request, LEAST_ANSWER_MS)
+
+    addresses = _metadata_addresses(found, states)
+    answer, _ = await first_answer(addresses, ask, HEDGE_MS, (UnreachableError, TidelogError))
+    if answer is None:
+        return None
+    topics = [TopicFactor(topic.name, topic.replication_factor) for topic in answer.topics]
+    return TopicFactors(topics, len(answer.brokers))
 
 
 def _epochs_of_registered(controller: ServiceState) -> dict[int, int]:

@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
 
 from tidelog.client.arguments import integer, shown, topic_name
@@ -19,6 +19,7 @@ from tidelog.client.metadata_cache import KnownTopic, MetadataCache
 from tidelog.client.request_fields import built
 from tidelog.client.request_parts import in_parts, name_bytes
 from tidelog.client.retry import Leader
+from tidelog.client.version_check import VersionCheck
 from tidelog.errors import (
     BootstrapUnresolvedError,
     ErrorCode,
@@ -132,6 +133,7 @@ class ClusterMetadata:
         self._clock = clock
         self._on_change = on_change
         self._cache = MetadataCache()
+        self._version_check = VersionCheck()
         # Topics in use; the ones checked last are at the end.
         self._interest: dict[str, None] = {}
         # The topics among these that stay in use while they do not exist.
@@ -153,6 +155,10 @@ class ClusterMetadata:
     def controller_address(self) -> str:
         """Address of the active controller; empty: none is known."""
         return self._cache.controller_address
+
+    def version_of(self, address: str) -> str:
+        """Version of the service at an address; empty: it is not known."""
+        return self._cache.versions.get(address, "")
 
     def leader(self, partition: TopicPartition) -> Leader | None:
         return self._cache.leader(partition)
@@ -323,7 +329,8 @@ class ClusterMetadata:
         self, request: broker_pb2.MetadataRequest, hedge_ms: int
     ) -> broker_pb2.MetadataResponse:
         answer = await self._ask(request, hedge_ms)
-        self._apply(answer)
+        # Other topics would take time for each of their partitions, and would not be kept fresh.
+        self._apply(answer, self._interest)
         return answer
 
     async def close(self) -> None:
@@ -376,8 +383,11 @@ class ClusterMetadata:
             self._interest.pop(topic, None)
             self._cache.forget_missing(self._interest)
 
-    def _apply(self, answer: broker_pb2.MetadataResponse) -> list[str]:
-        changed = self._cache.apply(answer)
+    def _apply(
+        self, answer: broker_pb2.MetadataResponse, topics: Container[str] | None = None
+    ) -> list[str]:
+        changed = self._cache.apply(answer, topics)
+        self._version_check.compare(self._cache.versions)
         # The caller that looked a topic up may have given up meanwhile.
         self._cache.forget_missing(self._interest)
         return changed

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tidelog.client.buffer_budget import BufferBudget
-from tidelog.client.delivery import BatchReport, DeliveryFuture
+from tidelog.client.delivery import BatchReport, DeliveryFuture, mark_seen
 from tidelog.client.open_batches import MAX_BATCH_RECORDS
 from tidelog.client.outgoing_records import OutgoingRecords
 from tidelog.client.partitioner import partition_for_key
 from tidelog.client.record_columns import RecordColumns, cut, split_by_key
-from tidelog.client.send_admission import SendAdmission
-from tidelog.errors import RequestTimedOutError
+from tidelog.client.send_admission import SendAdmission, partly_sent
+from tidelog.errors import RequestTimedOutError, TidelogError
 from tidelog.model import Codec
 from tidelog.record_batch import encode_records
 
 
 class ColumnSender:
-    """Sends columns for one producer. `batch_bytes`: maximum size of a batch's keys and values."""
+    """Sends columns for one producer. `batch_bytes`: maximum size of a batch's keys,
+    values and headers."""
 
     def __init__(
         self,
@@ -41,10 +42,40 @@ class ColumnSender:
         columns: RecordColumns,
         partition: int | None,
         deadline_ms: int,
+        checks: Iterator[None],
+    ) -> list[DeliveryFuture[BatchReport]]:
+        """Sends the columns once all of them are checked, the first batch by `deadline_ms`. Returns
+        the batches.
+
+        `checks`: checks the columns slice by slice. If it fails, nothing is sent. Raises as
+        `SendAdmission.wait`, and as `_take_room`; the error says so if batches were sent before."""
+        batches: list[DeliveryFuture[BatchReport]] = []
+        async with self._admission.hold_topic(topic, deadline_ms):
+            # Batches that were sealed before are sent before more are created.
+            await asyncio.sleep(0)
+            for _ in checks:
+                await asyncio.sleep(0)
+            try:
+                await self._send(topic, columns, partition, deadline_ms, batches)
+            except BaseException as error:
+                # Reported to `on_delivery` only, because the caller never gets these futures.
+                for batch in batches:
+                    # Not the override, which raises after the end of the loop.
+                    asyncio.Future.add_done_callback(batch, mark_seen)
+                if batches and isinstance(error, TidelogError):
+                    raise partly_sent(error, len(batches)) from error
+                raise
+        return batches
+
+    async def _send(
+        self,
+        topic: str,
+        columns: RecordColumns,
+        partition: int | None,
+        deadline_ms: int,
         batches: list[DeliveryFuture[BatchReport]],
     ) -> None:
-        """Sends the columns, the first batch by `deadline_ms`. Adds each batch to `batches` when it
-        is created. Raises as `SendAdmission.wait`, and as `_take_room`."""
+        """Adds each batch to `batches` when it is created."""
         admission = self._admission
         known = await admission.known_topic(topic, partition, deadline_ms)
         sizes = columns.sizes()
@@ -73,6 +104,7 @@ class ColumnSender:
                         piece.values,
                         piece.keys,
                         timestamps_ms=piece.timestamps_ms,
+                        headers=piece.headers_by_index(),
                         codec=self._codec,
                     )
                 except BaseException:

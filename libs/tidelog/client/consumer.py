@@ -5,6 +5,9 @@
         async for record in consumer:
             print(record.offset, record.key, record.value)
 
+`assign` and `seek` take effect when they return. Calls that need an answer of a broker first, such
+as `assign_topic` and `seek_to_end`, have to be awaited.
+
 `poll_batches` returns batches, which cost a fraction of the records of `poll` if they are read by
 column.
 """
@@ -14,41 +17,50 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, cast
 
 from tidelog.client.arguments import (
     checks_arguments,
     choice,
     function,
     int32,
-    mapping,
     natural,
     offset_number,
     offset_position,
     poll_timeout,
     positive,
-    topic_partition,
 )
 from tidelog.client.assigned_partition import GrowingTopic
 from tidelog.client.batch_decoder import BatchDecoder
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
+from tidelog.client.confirmation import Confirmation
 from tidelog.client.connections import Connections, GrpcConnections
-from tidelog.client.fetch_codec import FoundOffset
+from tidelog.client.consumer_queries import ConsumerQueries, Partitions
 from tidelog.client.fetch_state import FetchState, OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.leader_queries import LeaderQueries
 from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
-from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.offset_finder import OffsetFinder
-from tidelog.client.record_epochs import RecordEpoch, RecordEpochs
+from tidelog.client.record_deserializer import record_deserializer
+from tidelog.client.record_epochs import RecordEpochs
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
+from tidelog.client.unawaited_calls import UnawaitedCalls, must_be_awaited
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, InvalidArgumentError, TidelogError
-from tidelog.model import NO_EPOCH, NO_OFFSET, OffsetPosition, OnDamage, Record, TopicPartition
+from tidelog.model import (
+    NO_EPOCH,
+    Key_co,
+    OffsetPosition,
+    OnDamage,
+    Record,
+    TopicPartition,
+    Value_co,
+)
 from tidelog.rpc.trace_context import captured
 
 # Default limits of `poll` and `poll_batches`.
@@ -60,9 +72,8 @@ COLLECTING_MS = 20
 
 _log = logging.getLogger(__name__)
 
-_Partitions = Iterable[TopicPartition | tuple[str, int]]
 
-
+@must_be_awaited("assign_topic", "resume", "seek_to_beginning", "seek_to_end", "seek_to_time")
 @guarded
 @checks_arguments(
     unchecked=("poll", "poll_batches"),
@@ -78,9 +89,10 @@ _Partitions = Iterable[TopicPartition | tuple[str, int]]
     end_offset=natural,
     read_epoch=int32(NO_EPOCH),
     timestamp_ms=natural,
-    offsets=mapping(topic_partition, natural),
+    key_deserializer=function,
+    value_deserializer=function,
 )
-class Consumer:
+class Consumer(ConsumerQueries, Generic[Key_co, Value_co]):
     """Reads committed records. It belongs to one event loop. Every error is a `TidelogError`.
 
     - `max_wait_ms`, `min_bytes`: a leader answers a fetch when it has `min_bytes`, or after
@@ -102,6 +114,10 @@ class Consumer:
       be lost; a warning is logged as well.
     - `metadata_max_age_ms`: time within which added and removed partitions, and deleted topics,
       are noticed even if no fetch fails.
+    - `key_deserializer`, `value_deserializer`: applied to the keys and values that `poll` and
+      iteration return, except null ones, and not to `poll_batches`. Type checkers know what they
+      return: `Consumer` alone is `Consumer[bytes, bytes]`. One that fails raises
+      `DeserializationError`, and the position stays at its record. See `serializers`.
     - `opening_room`: bounds the large batches that consumers of one event loop hold together; see
       `BatchDecoder`.
     """
@@ -119,6 +135,8 @@ class Consumer:
         offsets_timeout_ms: int = 30_000,
         on_unclean_election: Callable[[UncleanElection], None] | None = None,
         metadata_max_age_ms: int = DEFAULT_METADATA_MAX_AGE_MS,
+        key_deserializer: Callable[[bytes], Key_co] | None = None,
+        value_deserializer: Callable[[bytes], Value_co] | None = None,
         connections: Connections | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -145,6 +163,7 @@ class Consumer:
             prefetch_bytes=prefetch_bytes,
             on_out_of_range=OnOutOfRange(on_out_of_range),
             on_damage=OnDamage(on_damage),
+            deserializer=record_deserializer(key_deserializer, value_deserializer),
         )
         self._fetcher = Fetcher(
             self._state,
@@ -160,6 +179,11 @@ class Consumer:
         self._opening = BatchDecoder(self._state.taking, opening_room)
         self._on_unclean_election = on_unclean_election
         self._growing: GrowingTopic | None = None
+        self._unawaited = UnawaitedCalls()
+
+    @property
+    def _is_called_by_other_threads(self) -> bool:
+        return self._state.taking.lending.lends
 
     async def __aenter__(self) -> Self:
         return self
@@ -173,13 +197,14 @@ class Consumer:
         await self.close()
 
     def assign(
-        self, partitions: _Partitions, *, start: OffsetPosition | str = OffsetPosition.EARLIEST
-    ) -> None:
-        """Reads these partitions and no others. New ones begin at `start` unless the caller seeks;
-        partitions that were assigned before continue. `seek` and `poll` report partitions that do
-        not exist."""
-        self._lifecycle.check()
-        self._assign([TopicPartition(*partition) for partition in partitions], start)
+        self, partitions: Partitions, *, start: OffsetPosition | str = OffsetPosition.EARLIEST
+    ) -> Confirmation:
+        """Reads these partitions and no others, at once. New ones begin at `start` unless the
+        caller seeks; partitions that were assigned before continue. `poll` reports partitions that
+        do not exist; so does the result, if it is awaited."""
+        requested = [TopicPartition(*partition) for partition in partitions]
+        self._assign(requested, start)
+        return Confirmation(partial(self._confirm, requested))
 
     def _assign(
         self,
@@ -211,12 +236,9 @@ class Consumer:
         self._assign(partitions, start, GrowingTopic(topic, known.topic_id, known.partitions))
         return partitions
 
-    async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        known = await self._metadata.topic(topic)
-        return [TopicPartition(topic, number) for number in range(known.partitions)]
-
     @property
     def assignment(self) -> list[TopicPartition]:
+        """The assigned partitions, in order."""
         return sorted(self._state.partitions)
 
     @property
@@ -229,10 +251,23 @@ class Consumer:
         assigned partition has not found its start yet."""
         return self._state.position(TopicPartition(*partition))
 
-    async def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
-        assigned = self._state.get(TopicPartition(*partition))
-        await self._metadata.check_partition(assigned.partition)
-        self._seek(assigned.partition, offset)
+    def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> Confirmation:
+        """Makes `offset` the next one to read, at once. Raises INVALID_REQUEST if the partition is
+        not assigned. `poll` reports a partition that does not exist, and an offset out of range;
+        the result reports the former, if it is awaited."""
+        sought = self._state.get(TopicPartition(*partition)).partition
+        self._seek(sought, offset)
+        return Confirmation(partial(self._confirm, (sought,)))
+
+    async def _confirm(self, partitions: Sequence[TopicPartition]) -> None:
+        last: dict[str, TopicPartition] = {}
+        for partition in sorted(partitions):
+            last[partition.topic] = partition
+        with self._lifecycle.call():
+            await self._lifecycle.checkpoint()
+            # A topic that has this partition has all before it.
+            for partition in last.values():
+                await self._metadata.check_partition(partition)
 
     async def resume(
         self,
@@ -262,75 +297,28 @@ class Consumer:
         self._fetcher.start()
         self._fetcher.wake()
 
-    async def seek_to_beginning(self, partitions: _Partitions | None = None) -> None:
+    async def seek_to_beginning(self, partitions: Partitions | None = None) -> None:
         """Seeks to the start of the logs; without `partitions`, of all that are assigned."""
         await self._seek_to(self._chosen(partitions), OffsetPosition.EARLIEST)
 
-    async def seek_to_end(self, partitions: _Partitions | None = None) -> None:
+    async def seek_to_end(self, partitions: Partitions | None = None) -> None:
         """Seeks to the end of the committed records; without `partitions`, in all that are
         assigned."""
         await self._seek_to(self._chosen(partitions), OffsetPosition.LATEST)
 
-    async def seek_to_time(self, timestamp_ms: int, partitions: _Partitions | None = None) -> None:
+    async def seek_to_time(self, timestamp_ms: int, partitions: Partitions | None = None) -> None:
         """Seeks to the first record at or after a time (milliseconds since 1970, UTC), or to the
         end if there is none; without `partitions`, in all that are assigned."""
         found = await self.offsets_at_time(timestamp_ms, self._chosen(partitions))
         for partition, offset in found.items():
             self._seek(partition, offset)
 
-    async def offsets_at_time(
-        self, timestamp_ms: int, partitions: _Partitions
-    ) -> dict[TopicPartition, int]:
-        """Returns the offset of each partition's first record at or after a time (milliseconds
-        since 1970, UTC), or its end if there is none. The partitions need not be assigned."""
-        requested = [TopicPartition(*partition) for partition in partitions]
-        found = await self._finder.find(requested, OffsetPosition.TIMESTAMP, timestamp_ms)
-        too_old = [partition for partition, offset in found.items() if offset == NO_OFFSET]
-        if too_old:
-            found.update(await self._finder.find(too_old, OffsetPosition.LATEST))
-        return found
-
-    async def beginning_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]:
-        """Returns the start offset of each log. The partitions need not be assigned."""
-        requested = [TopicPartition(*partition) for partition in partitions]
-        return await self._finder.find(requested, OffsetPosition.EARLIEST)
-
-    async def end_offsets(self, partitions: _Partitions) -> dict[TopicPartition, int]:
-        """Returns the offset after the last committed record of each partition. The partitions
-        need not be assigned."""
-        requested = [TopicPartition(*partition) for partition in partitions]
-        return await self._finder.find(requested, OffsetPosition.LATEST)
-
-    async def offsets_with_epochs(
-        self, position: OffsetPosition, partitions: _Partitions, timestamp_ms: int = 0
-    ) -> dict[TopicPartition, FoundOffset]:
-        """Returns offsets with the leader epoch and topic id of the leader that answered; offset
-        -1 if no record is at or after the time."""
-        requested = [TopicPartition(*partition) for partition in partitions]
-        return await self._finder.find_with_epochs(requested, position, timestamp_ms)
-
-    # Former name, until version 0.2.0 (FORMER_NAMES_END).
-    told_offsets = offsets_with_epochs
-
-    async def record_epochs(
-        self, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, RecordEpoch]:
-        """Returns the leader epoch of the record at one offset of each partition, for `resume`."""
-        return await self._epochs.find(offsets)
-
-    async def known_topic(self, topic: str, *, fresh: bool = False) -> KnownTopic:
-        """Returns the known metadata of a topic; with `fresh`, after another query to a broker.
-        Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        if fresh:
-            await self._metadata.refresh_patiently((topic,))
-        return await self._metadata.topic(topic)
-
     @guards_itself
     async def poll(
         self,
         timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
         max_records: int = DEFAULT_MAX_RECORDS,
-    ) -> list[Record]:
+    ) -> list[Record[Key_co, Value_co]]:
         """Returns records as soon as there are any: `max_records` at most, or those opened within
         COLLECTING_MS; none after `timeout_ms`. A cancelled poll has taken none. Raises
         INVALID_REQUEST if nothing is assigned, as do `poll_batches` and iteration."""
@@ -378,7 +366,7 @@ class Consumer:
         return self
 
     @guards_itself
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[Key_co, Value_co]:
         """Waits for the next record without a time limit."""
         self._lifecycle.check()
         # Open records are quick to take, so other tasks get their turn only now and then.
@@ -407,7 +395,7 @@ class Consumer:
         await self._metadata.close()
         await self._connections.close()
 
-    def _take(self, max_records: int) -> list[Record]:
+    def _take(self, max_records: int) -> list[Record[Key_co, Value_co]]:
         """Takes records. The caller must return them without awaiting, or a cancellation would
         lose them."""
         self._prepare_to_take()
@@ -421,9 +409,12 @@ class Consumer:
         if records:
             self._fetcher.wake()
         self._fetcher.confirm_missing()
-        return records
+        # What the deserializers of this consumer have made of them.
+        return cast("list[Record[Key_co, Value_co]]", records)
 
     def _prepare_to_take(self) -> None:
+        if self._unawaited.kept:
+            self._unawaited.check()
         if not self._state.has_partitions:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
@@ -446,7 +437,7 @@ class Consumer:
         except TimeoutError:
             return False
 
-    def _chosen(self, partitions: _Partitions | None) -> list[TopicPartition]:
+    def _chosen(self, partitions: Partitions | None) -> list[TopicPartition]:
         if partitions is None:
             return self._state.partitions
         return [self._state.get(TopicPartition(*partition)).partition for partition in partitions]

@@ -19,9 +19,10 @@ from tidelog.client.connections import Connections
 from tidelog.client.retry import Backoff
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 from tidelog.request_bounds import check_requester
-from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.status import UnknownMethodError, UnreachableError
 from tidelog.rpc.trace_context import carried, carrying, of_request
 from tidelog.rpc.wire import error_from_wire
+from tidelog.version import installed_version
 
 DEFAULT_TIMEOUT_MS = 30_000
 # An answer may arrive this much later than the time limit of the controller.
@@ -173,6 +174,8 @@ class ControllerCalls:
                     api = self._connections.controller(address)
                     left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
                     answer = await api.call(request, response, left_ms + ANSWER_GRACE_MS)
+                except UnknownMethodError as error:
+                    raise self._older(address, request) from error
                 except UnreachableError as error:
                     tries.failed(error)
                     problem = str(error)
@@ -186,6 +189,17 @@ class ControllerCalls:
                 break
             await asyncio.sleep(self._backoff.pause_ms(attempt) / 1000)
         raise no_answer(problem, sent=sent)
+
+    def _older(self, address: str, request: Message) -> TidelogError:
+        """Returns the error for a method that the active controller does not have."""
+        version = self._metadata.version_of(address)
+        release = f"release {version}" if version else "an earlier release"
+        return TidelogError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the controller at {address} runs {release} without the request "
+            f"{method_of(request)}, and this client is of release {installed_version()}; upgrade "
+            "the controllers, or use a client of their release",
+        )
 
 
 def error_of(answer: Any) -> TidelogError | None:

@@ -18,13 +18,14 @@ GONE = "gone"
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """A broker. `status`: running, stopping or gone."""
+    """A broker. `status`: running, stopping or gone. `version`: of its release; empty: unknown."""
 
     broker_id: int
     address: str
     rack: str
     broker_epoch: int
     status: str
+    version: str = ""
 
     @property
     def state(self) -> str:
@@ -41,11 +42,13 @@ class ControllerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ControllerProcessDescription:
-    """A live controller, active or not. `started_at_ms`: wall clock."""
+    """A live controller, active or not. `started_at_ms`: wall clock. `version`: of its release;
+    empty: unknown."""
 
     controller_id: int
     address: str
     started_at_ms: int
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,14 @@ class ClusterDescription:
 
     - `controller`: None if no active one is known.
     - `controllers`: all live ones, ordered by id.
+    - `feature_level`: 0: the answering broker does not report it.
     """
 
     cluster_id: str
     controller: ControllerDescription | None
     brokers: tuple[BrokerDescription, ...]
     controllers: tuple[ControllerProcessDescription, ...] = ()
+    feature_level: int = 0
 
     @property
     def standby(self) -> tuple[ControllerProcessDescription, ...]:
@@ -129,14 +134,20 @@ def cluster_from_wire(answer: broker_pb2.MetadataResponse) -> ClusterDescription
             answer.controller.controller_epoch,
         )
     brokers = (
-        BrokerDescription(b.broker_id, b.address, b.rack, b.broker_epoch, b.state)
+        BrokerDescription(b.broker_id, b.address, b.rack, b.broker_epoch, b.state, b.version)
         for b in sorted(answer.brokers, key=lambda b: b.broker_id)
     )
     controllers = (
-        ControllerProcessDescription(c.controller_id, c.address, c.started_at_ms)
+        ControllerProcessDescription(c.controller_id, c.address, c.started_at_ms, c.version)
         for c in answer.controllers
     )
-    return ClusterDescription(answer.cluster_id, controller, tuple(brokers), tuple(controllers))
+    return ClusterDescription(
+        answer.cluster_id,
+        controller,
+        tuple(brokers),
+        tuple(controllers),
+        answer.feature_level,
+    )
 
 
 async def topics_from_wire(

@@ -8,21 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_explainer import DEFAULT_TIMEOUT_MS, Explainer, longest_ms
 from tidelog.client.connections import GrpcConnections
-from tidelog.client.hedging import first_answer
+from tidelog.client.hedging import HEDGE_MS, first_answer
 from tidelog.client.service_round import Dial, ExplainConnections, Identity, answers_probe
 from tidelog.client.tcp_dial import dial_service
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import Explanation, Finding, Scope
+from tidelog.inspection.state_reports import Explanation, Finding, Scope
 from tidelog.rpc.inspect_requests import check_answer_time
 from tidelog.rpc.message_codec import from_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import inspect_pb2
 
-# If a service does not answer a health check within this time, the next one is probed as well. The
-# first that answers explains the cluster.
-HEDGE_MS = 250
 # Time in which a service that was reported as silent may prove that it can be reached from here.
 REACH_MS = 1_000
 # Time that a service needs, beyond that of its queries, to evaluate the answers while it is busy.

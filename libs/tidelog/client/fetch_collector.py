@@ -9,6 +9,7 @@ from tidelog.batch_slices import CostlyBatchError, is_costly_to_open
 from tidelog.client.assigned_partition import Assigned
 from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
 from tidelog.client.handover import Lending
+from tidelog.client.record_deserializer import RecordDeserializer
 from tidelog.errors import TidelogError
 from tidelog.model import Record
 
@@ -19,11 +20,20 @@ RECORDS_PER_CHECK = 1_000
 class FetchCollector:
     """Takes records for one consumer.
 
-    `failed`: called with the error (INVALID_BATCH) of a partition whose next batch cannot be
-    opened. It closes the partition; the others are still read."""
+    - `failed`: called with the error (INVALID_BATCH) of a partition whose next batch cannot be
+      opened, or whose next record cannot be deserialized. It closes the partition; the others are
+      still read.
+    - `deserializer`: of keys and values; None: they stay bytes."""
 
-    def __init__(self, failed: Callable[[Assigned, TidelogError], None]) -> None:
+    def __init__(
+        self,
+        failed: Callable[[Assigned, TidelogError], None],
+        deserializer: RecordDeserializer | None = None,
+    ) -> None:
         self.failed = failed
+        self._deserializer = deserializer
+        # Whether `take_batches` returns producer fences, which readers have no use for.
+        self.keeps_fences = False
         # The partition whose first batch must be opened off the event loop before more records are
         # taken.
         self.costly: Assigned | None = None
@@ -37,7 +47,7 @@ class FetchCollector:
             while assigned.buffered and len(taken) < max_batches:
                 self.lending.reads(assigned)
                 batch = assigned.take()
-                if not is_fence(batch.header):
+                if self.keeps_fences or not is_fence(batch.header):
                     taken.append(batch)
         self.lending.took(taken)
         return taken
@@ -75,7 +85,8 @@ class FetchCollector:
         """Raises CostlyBatchError."""
         self.lending.reads(assigned)
         try:
-            taken += assigned.take_records(min(max_records - len(taken), RECORDS_PER_CHECK))
+            count = min(max_records - len(taken), RECORDS_PER_CHECK)
+            taken += assigned.take_records(count, self._deserializer)
         except TidelogError as error:
             self.failed(assigned, error)
 

@@ -19,6 +19,7 @@ from tidelog.client.fetch_collector import FetchCollector
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.log_continuity import Found, LogTruncatedError
 from tidelog.client.partition_errors import PartitionErrors, confirm_missing
+from tidelog.client.record_deserializer import RecordDeserializer
 from tidelog.client.retry import Backoff, Leader
 from tidelog.errors import STALE_METADATA, ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Batch, OffsetPosition, OnDamage, Record, TopicPartition
@@ -36,6 +37,7 @@ OUT_OF_RANGE_CONFIRMATIONS = 2
 UNKNOWN_TOPIC_TIMEOUT_MS = 30_000
 
 _UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_STALE = STALE_METADATA | {ErrorCode.UNKNOWN_LEADER_EPOCH}
 
 
 class OnOutOfRange(enum.Enum):
@@ -91,6 +93,7 @@ class FetchState:
         prefetch_bytes: int,
         on_out_of_range: OnOutOfRange,
         on_damage: OnDamage = OnDamage.RAISE,
+        deserializer: RecordDeserializer | None = None,
     ) -> None:
         self._backoff = backoff
         self._prefetch_bytes = prefetch_bytes
@@ -100,7 +103,7 @@ class FetchState:
         self._fetches: dict[int, int] = {}
         self._on_damage = on_damage
         self._truncations: list[LogTruncatedError] = []
-        self.taking = FetchCollector(self._cannot_open)
+        self.taking = FetchCollector(self._cannot_open, deserializer)
         self.errors = PartitionErrors()
         self._skipped: list[RecordsDamagedError] = []
 
@@ -364,7 +367,7 @@ class FetchState:
         assigned.in_flight = False
         if not assigned.route.failures:
             assigned.failing_since_ms = now_ms
-        stale = stale or error.code in STALE_METADATA or _epoch_fault(error)
+        stale = stale or error.code in _STALE
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and answer is not None:
             self._out_of_range(assigned, want, leader, answer, error, now_ms)
             return
@@ -494,7 +497,3 @@ def _longest_waiting(wants: list[tuple[Want, Leader]]) -> list[tuple[Want, Leade
     if len(wants) <= MAX_FETCH_PARTITIONS:
         return wants
     return sorted(wants, key=lambda entry: entry[0].assigned.fetch_turn)[:MAX_FETCH_PARTITIONS]
-
-
-def _epoch_fault(error: TidelogError) -> bool:
-    return error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)

@@ -11,7 +11,7 @@ from tidelog.client.tcp_dial import dial
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.gateway_reports import AnnouncedGateway, is_loopback, known_gateways
-from tidelog.inspection.model import ServiceState, StateRequest
+from tidelog.inspection.state_reports import ServiceState, StateRequest
 from tidelog.rpc.message_codec import from_wire, to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import inspect_pb2

@@ -6,6 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+# If a service does not answer within this time, the next one is queried as well. The first answer
+# counts.
+HEDGE_MS = 250
+
 _Answer = TypeVar("_Answer")
 
 

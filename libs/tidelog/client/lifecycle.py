@@ -185,6 +185,31 @@ class Call:
             raise self._lifecycle.closed_error() from None
 
 
+class FinalFlush:
+    """The flush with which a producer closes. It runs once at most, and a later call may leave it
+    out or cancel it."""
+
+    def __init__(self) -> None:
+        self._is_left_out = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, flush: Finish) -> None:
+        """Waits for the flush, unless it was left out or has begun before. Its errors are
+        dropped."""
+        if not self._is_left_out and self._task is None:
+            self._task = asyncio.create_task(flush())
+            await asyncio.wait((self._task,))
+
+    def leave_out(self) -> None:
+        """Cancels the flush, or keeps it from beginning."""
+        self._is_left_out = True
+        self.cancel()
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
 class _Guarded(Protocol):
     _lifecycle: Lifecycle
 

@@ -21,7 +21,7 @@ END_CHECK_S = 0.05
 _Result = TypeVar("_Result")
 
 
-class Call(Generic[_Result]):
+class LoopCall(Generic[_Result]):
     """The work of one caller, and its outcome.
 
     - `is_last`: the event loop stops after the work. It is not cancelled if its caller gives up.
@@ -81,7 +81,7 @@ class LoopThread:
         self.is_stopping = False
         self._loop = asyncio.new_event_loop()
         # Calls without an outcome.
-        self._calls: set[Call[Any]] = set()
+        self._calls: set[LoopCall[Any]] = set()
         self._last_calls = 0
         self._ended = False
         self.thread = threading.Thread(target=self._serve, name="tidelog-client", daemon=True)
@@ -95,7 +95,7 @@ class LoopThread:
     def is_closing(self) -> bool:
         return self.is_stopping or self._last_calls > 0
 
-    def submit(self, call: Call[Any]) -> None:
+    def submit(self, call: LoopCall[Any]) -> None:
         """Starts a call. Raises CancelledError after the end of the event loop."""
         # In this order: the end of the event loop ends all calls that are found here.
         self._calls.add(call)
@@ -106,7 +106,7 @@ class LoopThread:
                 raise
             raise asyncio.CancelledError from None
 
-    def give_up(self, call: Call[Any]) -> None:
+    def give_up(self, call: LoopCall[Any]) -> None:
         """Cancels a call whose caller no longer waits, unless it is the last one."""
         if call.is_over:
             return
@@ -131,7 +131,7 @@ class LoopThread:
             self.thread.join(END_CHECK_S)
         self.thread.join(THREAD_END_S)
 
-    def _start(self, call: Call[Any]) -> None:
+    def _start(self, call: LoopCall[Any]) -> None:
         if self.is_stopping:
             # Ended with the event loop.
             return
@@ -140,14 +140,14 @@ class LoopThread:
         call.task = self._loop.create_task(coroutine)
         call.task.add_done_callback(lambda _: self._end(call))
 
-    def _cancel(self, call: Call[Any]) -> None:
+    def _cancel(self, call: LoopCall[Any]) -> None:
         if call.task is None:
             # It is over, or its caller was interrupted before it was started.
             self._end(call)
         elif not call.is_last:
             call.task.cancel()
 
-    def _end(self, call: Call[Any]) -> None:
+    def _end(self, call: LoopCall[Any]) -> None:
         if call.is_over:
             return
         self._calls.discard(call)

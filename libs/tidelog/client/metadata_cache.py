@@ -62,6 +62,8 @@ class MetadataCache:
         self.controller_address = ""
         self._controller_epoch = -1
         self._brokers: dict[int, _KnownBroker] = {}
+        # Versions by address, as the last answer reported them.
+        self.versions: dict[str, str] = {}
         self._topics: dict[str, KnownTopic] = {}
         self._errors: dict[str, TidelogError] = {}
         # The newest revision in any answer.
@@ -69,12 +71,17 @@ class MetadataCache:
         # Names that no topic had at the newest revision, and whether a known topic was deleted.
         self._denied: dict[str, bool] = {}
 
-    def apply(self, answer: broker_pb2.MetadataResponse) -> list[str]:
-        """Applies an answer. Returns topics whose partitions were added or removed, or which were
-        deleted or created again."""
+    def apply(
+        self, answer: broker_pb2.MetadataResponse, topics: Container[str] | None = None
+    ) -> list[str]:
+        """Applies an answer, of `topics` only if they are given. Returns topics whose partitions
+        were added or removed, or which were deleted or created again."""
         if answer.cluster_id and self.cluster_id and answer.cluster_id != self.cluster_id:
             self._forget_order()
         self.cluster_id = answer.cluster_id or self.cluster_id
+        versions = [(broker.address, broker.version) for broker in answer.brokers]
+        versions += [(process.address, process.version) for process in answer.controllers]
+        self.versions = {address: version for address, version in versions if version}
         if answer.HasField("controller"):
             controller = answer.controller
             if controller.controller_epoch >= self._controller_epoch:
@@ -85,7 +92,12 @@ class MetadataCache:
             known = self._brokers.get(broker.broker_id)
             if known is None or broker.broker_epoch >= known.broker_epoch:
                 self._brokers[broker.broker_id] = _KnownBroker(broker.address, broker.broker_epoch)
-        return [topic.name for topic in answer.topics if self._apply_topic(topic, answer.revision)]
+        return [
+            topic.name
+            for topic in answer.topics
+            if (topics is None or topic.name in topics)
+            and self._apply_topic(topic, answer.revision)
+        ]
 
     def _forget_order(self) -> None:
         """Resets revisions and epochs, because another cluster has the addresses now."""

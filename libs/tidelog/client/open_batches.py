@@ -28,6 +28,11 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> in
     return size
 
 
+def headers_bytes(headers: Headers) -> int:
+    """Returns what the headers add to `record_bytes`."""
+    return record_bytes(None, None, headers)
+
+
 # Key, value, headers, timestamp (milliseconds since 1970), and the future of the delivery.
 OpenRecord = tuple[bytes | None, bytes | None, Headers, int, DeliveryFuture[Delivery]]
 
@@ -146,8 +151,3 @@ class OpenBatches:
         for batch in due:
             del self._open[batch.partition]
         return due, next_ms
-
-    def take_all(self) -> list[OpenBatch]:
-        batches = list(self._open.values())
-        self._open.clear()
-        return batches

@@ -79,6 +79,8 @@ class OutgoingRecords:
         self._wake = wake
         # One for each sealed batch without an outcome.
         self._unsettled: set[asyncio.Future[None]] = set()
+        # Whether the last record filled its batch; the caller resets it.
+        self.has_filled = False
 
     def add(
         self,
@@ -89,9 +91,9 @@ class OutgoingRecords:
         size: int,
         deadline_ms: int,
         record: OpenRecord,
-    ) -> bool:
-        """Adds a record to the open batch of its partition (`requested`, if not None). Returns
-        whether the record filled the batch."""
+    ) -> None:
+        """Adds a record to the open batch of its partition (`requested`, if not None). Sets
+        `has_filled`."""
         key, header_count = record[0], len(record[2])
         to = self._place(topic, known, key, requested, now_ms)
         batch = self._open.get(to)
@@ -110,7 +112,7 @@ class OutgoingRecords:
             self.seal_open(to)
         elif is_new and self._open.last_is_next(now_ms):
             self._wake()
-        return full
+        self.has_filled = full
 
     def add_batch(
         self,

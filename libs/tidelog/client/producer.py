@@ -4,10 +4,11 @@
         delivery = await producer.send("sea", b"calm", key=b"north")
         print((await delivery).offset)
 
+        delivery = await producer.send_and_wait("sea", b"swell")
         reports = await (await producer.send_many("sea", [b"ebb", b"flow"]))
 
 `send` and `send_many` only wait for room in the buffer: that is the back-pressure. The objects
-that they return are done when the batch is answered.
+that they return are done when the batch is answered. `send_and_wait` waits for that, too.
 
 By default a producer is idempotent: a record that is retried is written once and in order, even
 if the leader changes. A record without an answer in time fails with an error whose
@@ -21,7 +22,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tidelog.client.accumulator import Accumulator
 from tidelog.client.arguments import (
@@ -39,14 +40,8 @@ from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
 from tidelog.client.column_sender import ColumnSender
 from tidelog.client.connections import Connections, GrpcConnections
-from tidelog.client.delivery import (
-    BatchDelivery,
-    BatchReport,
-    Delivery,
-    DeliveryFuture,
-    mark_seen,
-)
-from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
+from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery, DeliveryFuture
+from tidelog.client.lifecycle import FinalFlush, Lifecycle, guarded, guards_itself
 from tidelog.client.open_batches import record_bytes
 from tidelog.client.outgoing_records import OutgoingRecords
 from tidelog.client.partition_queue import Idempotence
@@ -54,14 +49,15 @@ from tidelog.client.producer_identity import GivenIdentity, ProducerIdentity
 from tidelog.client.producer_settings import idempotence_of
 from tidelog.client.record_columns import (
     RecordColumns,
-    check_content,
     check_place,
     check_timestamps,
     checked_headers,
+    header_column,
 )
+from tidelog.client.record_serializer import RecordSerializer, Serializer
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.sealed_batch import MAX_SHARED_REQUEST_BYTES
-from tidelog.client.send_admission import SendAdmission, partly_sent
+from tidelog.client.send_admission import SendAdmission
 from tidelog.client.sender import Sender
 from tidelog.client.sequences import Identity
 from tidelog.client.topic_locks import TopicLocks
@@ -76,7 +72,7 @@ _log = logging.getLogger(__name__)
 
 @guarded
 @checks_arguments(
-    unchecked=("send", "send_many"),
+    unchecked=("send", "send_and_wait", "send_many"),
     acks=choice(Acks),
     codec=choice(Codec),
     identity=instance(Identity),
@@ -93,6 +89,8 @@ _log = logging.getLogger(__name__)
     retry_backoff_ms=pair(positive),
     next_sequence=natural,
     partition=natural,
+    key_serializer=function,
+    value_serializer=function,
 )
 class Producer:
     """Sends records. It belongs to one event loop.
@@ -130,6 +128,10 @@ class Producer:
       lost; a warning is logged as well.
     - `metadata_max_age_ms`: time within which added and removed partitions, and deleted topics,
       are noticed even if no send fails.
+    - `key_serializer`, `value_serializer`: turn the keys and values of `send`, `send_and_wait` and
+      `send_many` into bytes at the call; None stays a null. One that fails raises
+      `SerializationError`, and nothing of the call is sent. Without them, give bytes or None. See
+      `serializers`.
     """
 
     def __init__(
@@ -153,6 +155,8 @@ class Producer:
         on_delivery: Callable[[BatchReport], None] | None = None,
         on_unclean_election: Callable[[UncleanElection], None] | None = None,
         metadata_max_age_ms: int = DEFAULT_METADATA_MAX_AGE_MS,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
         connections: Connections | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -177,9 +181,7 @@ class Producer:
             producer_name=producer_name or "",
         )
         self._on_unclean_election = on_unclean_election
-        identifying = None
-        if idempotence is not Idempotence.OFF:
-            identifying = self._new_identity(identity, producer_name or "", backoff)
+        identifying = self._new_identity(idempotence, identity, producer_name or "", backoff)
         self._sender = self._new_sender(chosen_acks, request_timeout_ms, identifying)
         batch_bytes = min(batch_bytes, max_request_bytes)
         self._outgoing = OutgoingRecords(
@@ -197,23 +199,19 @@ class Producer:
         self._columns = ColumnSender(
             self._admission, self._outgoing, budget, chosen_codec, batch_bytes
         )
-        # Whether the last `send` filled a batch.
-        self._filled = False
-        self._flush_on_close = True
-        self._flushing: asyncio.Task[None] | None = None
+        self._serializer = RecordSerializer(key_serializer, value_serializer)
+        # Read by each `send`.
+        self._sendable_type = self._serializer.sendable_type
+        self._final_flush = FinalFlush()
 
     @property
     def _turns(self) -> TopicLocks:
-        """The former name of the locks by topic, until version 0.2.0 (FORMER_NAMES_END)."""
+        """The former name of the locks by topic, until version 0.3.0 (FORMER_NAMES_END)."""
         return self._admission.locks
 
     def _new_metadata(self, bootstrap: str | Sequence[str], max_age_ms: int) -> ClusterMetadata:
         return ClusterMetadata(
-            bootstrap,
-            self._connections,
-            self._clock,
-            self._metadata_changed,
-            max_age_ms=max_age_ms,
+            bootstrap, self._connections, self._clock, self._metadata_changed, max_age_ms=max_age_ms
         )
 
     def _new_admission(self, max_request_bytes: int, delivery_timeout_ms: int) -> SendAdmission:
@@ -228,8 +226,10 @@ class Producer:
         )
 
     def _new_identity(
-        self, given: Identity | None, name: str, backoff: Backoff
-    ) -> ProducerIdentity | GivenIdentity:
+        self, idempotence: Idempotence, given: Identity | None, name: str, backoff: Backoff
+    ) -> ProducerIdentity | GivenIdentity | None:
+        if idempotence is Idempotence.OFF:
+            return None
         if given is not None:
             return GivenIdentity(self._accumulator, self._metadata, given)
         return ProducerIdentity(
@@ -282,8 +282,8 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: Any,
+        key: Any = None,
         *,
         partition: int | None = None,
         headers: Headers = (),
@@ -291,13 +291,15 @@ class Producer:
     ) -> DeliveryFuture[Delivery]:
         """Waits only for room in the buffer. Raises at once if the record cannot be sent: unknown
         topic or partition, a record larger than `max_request_bytes`, wrong types. For many of the
-        returned futures, `asyncio.wait` costs less than `asyncio.gather`."""
+        returned futures, `asyncio.wait` costs less than `asyncio.gather`.
+
+        `value`, `key`: bytes or None, or what the serializers take."""
         # Usual arguments are checked in place, because this is called for each record.
         if type(topic) is not str or partition is not None:
             check_place(topic, partition)
-        if type(value) is not bytes or (key is not None and type(key) is not bytes):
-            check_content("value", value)
-            check_content("key", key)
+        sendable = self._sendable_type
+        if type(value) is not sendable or (key is not None and type(key) is not sendable):
+            key, value = self._serializer.key_and_value(topic, key, value)
         if key is not None:
             check_key_size(len(key))
         if headers != ():
@@ -314,25 +316,41 @@ class Producer:
         delivery: DeliveryFuture[Delivery] = DeliveryFuture.new(loop)
         record = (key, value, headers, timestamp_ms, delivery)
         # A filled batch is sent before the next one is filled.
-        pauses = self._filled or self._lifecycle.is_yield_due(now_ms)
+        outgoing = self._outgoing
+        pauses = outgoing.has_filled or self._lifecycle.is_yield_due(now_ms)
         known = None if pauses else admission.at_once(topic, partition, size)
         if known is not None:
-            self._filled = self._outgoing.add(
-                topic, known, partition, now_ms, size, deadline_ms, record
-            )
+            outgoing.add(topic, known, partition, now_ms, size, deadline_ms, record)
             return delivery
         with self._lifecycle.call():
             async with admission.hold_topic(topic, deadline_ms):
                 if pauses:
-                    self._filled = False
+                    outgoing.has_filled = False
                     await asyncio.sleep(0)
                 known = await admission.wait(topic, partition, size, deadline_ms)
                 # Do not await from here on: a cancelled `send` has sent nothing.
                 now_ms = self._clock.monotonic_ms()
-                self._filled = self._outgoing.add(
-                    topic, known, partition, now_ms, size, deadline_ms, record
-                )
+                outgoing.add(topic, known, partition, now_ms, size, deadline_ms, record)
         return delivery
+
+    @guards_itself
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Sends a record, and waits until it is delivered. Raises as `send`, or the record's error.
+        A cancelled call does not recall the record; `close` ends the call with the record's
+        outcome."""
+        delivery = await self.send(
+            topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+        )
+        return await delivery
 
     def begin_at(self, topic: str, partition: int, next_sequence: int) -> None:
         """Sets a partition's first sequence, with a given identity, before the first record."""
@@ -347,10 +365,11 @@ class Producer:
     async def send_many(
         self,
         topic: str,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None = None,
+        values: Sequence[Any],
+        keys: Sequence[Any] | None = None,
         *,
         partition: int | None = None,
+        headers: Sequence[Headers] | Headers = (),
         timestamps_ms: Sequence[int] | int | None = None,
     ) -> BatchDelivery:
         """Sends columns of records at less cost than `send`: they become batches directly, and do
@@ -361,6 +380,8 @@ class Producer:
         error has `outcome_unknown`. A call that is cancelled, or ended by `close`, has sent the
         batches that had room before, and no others.
 
+        `headers`: those of all records, as in `send`, or one such sequence for each record.
+
         `delivery_timeout_ms` counts from the call for the first batch, and for each later one from
         when the batch before it got room. The call raises if a batch of it times out while the next
         one waits for room."""
@@ -370,31 +391,27 @@ class Producer:
         )
         check_place(topic, partition)
         columns.check_shape()
-        columns = columns.copied()
-        checks = columns.check_in_slices()
+        if headers != ():
+            columns = columns._replace(headers=header_column(headers, values))
+        columns = columns.copied(replaceable=self._sendable_type is None)
+        checks = columns.check_in_slices(self._serializer, topic)
         next(checks, None)
-        batches: list[DeliveryFuture[BatchReport]] = []
-        async with self._admission.hold_topic(topic, deadline_ms):
-            # Batches that were sealed before are sent before more are created.
-            await asyncio.sleep(0)
-            for _ in checks:
-                await asyncio.sleep(0)
-            try:
-                await self._columns.send(topic, columns, partition, deadline_ms, batches)
-            except BaseException as error:
-                # Reported to `on_delivery` only, because the caller never gets these futures.
-                for batch in batches:
-                    # Not the override, which raises after the end of the loop.
-                    asyncio.Future.add_done_callback(batch, mark_seen)
-                if batches and isinstance(error, TidelogError):
-                    raise partly_sent(error, len(batches)) from error
-                raise
+        batches = await self._columns.send(topic, columns, partition, deadline_ms, checks)
         return BatchDelivery(batches)
 
-    async def flush(self) -> None:
+    async def flush(self, timeout_ms: int | None = None) -> None:
         """Sends open batches. Returns when all records that were accepted before are delivered or
-        have failed. A cancelled call does not change what is delivered."""
-        await self._flush()
+        have failed. A cancelled call does not change what is delivered, nor does one that raises
+        REQUEST_TIMED_OUT after `timeout_ms`."""
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._flush()
+        except TimeoutError:
+            raise TidelogError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"after {timeout_ms} ms, {self._outgoing.count()} batches have no outcome yet; "
+                "they are delivered or reported within their delivery_timeout_ms",
+            ) from None
 
     async def _flush(self) -> None:
         for partition in self._outgoing.open_partitions():
@@ -412,19 +429,14 @@ class Producer:
         Without `flush`, records that are not delivered yet fail. A cancelled `close` continues in
         the background. It can be repeated, with `flush=False` to end an earlier one soon."""
         if not flush:
-            self._flush_on_close = False
-            if self._flushing is not None:
-                self._flushing.cancel()
+            self._final_flush.leave_out()
         await self._lifecycle.close(self._finish, self._abandon)
 
     async def _finish(self) -> None:
         try:
-            if self._flush_on_close and self._flushing is None:
-                self._flushing = asyncio.create_task(self._flush())
-                await asyncio.wait((self._flushing,))
+            await self._final_flush.run(self._flush)
         finally:
-            if self._flushing is not None:
-                self._flushing.cancel()
+            self._final_flush.cancel()
             await self._fail_rest()
             await self._metadata.close()
             await self._connections.close()

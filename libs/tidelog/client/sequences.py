@@ -1,7 +1,7 @@
 """Sequences of the batches of one partition, for an idempotent producer. No I/O.
 
 A batch gets its sequence when it is first sent ("Idempotent producers" in
-docs/internals/protocol.md). It keeps the sequence while it is *in doubt* (rule
+docs/internals/producers.md). It keeps the sequence while it is *in doubt* (rule
 `waiting-produce-ends-with-epoch`): it may be in the log, or may still be appended. A batch that was
 never in doubt may be numbered again. So may a batch in doubt that follows, under one identity, a
 sequence that no client will ever write: every leader rejects it.

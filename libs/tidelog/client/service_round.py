@@ -22,7 +22,7 @@ from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.explain.formatting import span
 from tidelog.inspection.explain.observation import BROKER, CONTROLLER, ReadClock
-from tidelog.inspection.model import LEAST_ANSWER_MS, NOT_KNOWN, ServiceState, StateRequest
+from tidelog.inspection.state_reports import LEAST_ANSWER_MS, NOT_KNOWN, ServiceState, StateRequest
 from tidelog.rpc.message_codec import from_wire, to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import inspect_pb2

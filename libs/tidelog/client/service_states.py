@@ -3,15 +3,20 @@ conclusions from them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelog.client.clock import Clock
 from tidelog.client.connections import GrpcConnections
-from tidelog.client.service_round import Dial, ExplainConnections, ServiceRound
+from tidelog.client.replica_figures import figures_of
+from tidelog.client.service_round import MAX_SERVICES, Dial, ExplainConnections, ServiceRound
 from tidelog.client.tcp_dial import dial as tcp_dial
+from tidelog.errors import TidelogError
 from tidelog.inspection.explain import SilentService
-from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
+from tidelog.inspection.state_reports import NOT_KNOWN, ServiceState, StateRequest
+from tidelog.rpc.status import UnreachableError
+from tidelog.v1 import inspect_pb2
 
 DEFAULT_TIMEOUT_MS = 2_000
 
@@ -54,3 +59,28 @@ class ServiceStates:
             await connections.close()
         states = sorted(found.states.values(), key=lambda state: (state.role, state.id))
         return ReportedStates(tuple(states), tuple(found.silent_services()))
+
+    async def replicas(self, addresses: Sequence[str], timeout_ms: int) -> list[ServiceState]:
+        """Returns the states of the brokers at these addresses, with the fields of `figures_of`.
+
+        Those that do not answer in time are left out, and no other service is queried."""
+        connections = self._connect()
+        # Several threads at a time would keep the event loop waiting for its turn.
+        decoding = asyncio.Lock()
+
+        async def ask(address: str) -> ServiceState | None:
+            try:
+                answer = await connections.inspected(address).describe_service(
+                    inspect_pb2.DescribeServiceRequest(), timeout_ms
+                )
+            except (UnreachableError, TidelogError):
+                return None
+            # In a thread, because thousands of replicas would block the event loop.
+            async with decoding:
+                return await asyncio.to_thread(figures_of, answer)
+
+        try:
+            answers = await asyncio.gather(*map(ask, addresses[:MAX_SERVICES]))
+        finally:
+            await connections.close()
+        return [state for state in answers if state is not None and state.broker is not None]
