@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidelog.inspection.model import NOT_KNOWN, FollowerProgress, ReplicaState, ServiceState
+from tidelog.inspection.state_reports import (
+    NOT_KNOWN,
+    FollowerProgress,
+    ReplicaState,
+    ServiceState,
+)
 
 _UNKNOWN_ROLE = "unknown"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.model import BrokerBacklog
+from tidelog.inspection.state_reports import BrokerBacklog
 
 # A command that was sent is acknowledged within milliseconds.
 BACKLOG_MIN_MS = 1_000

@@ -21,6 +21,7 @@ from tidelog.inspection.resource_pressures import (
     ResourcePressure,
     has_no_files_left,
 )
+from tidelog.units import size_text
 
 CAUSES = {
     FILES: causes.OPEN_FILES,
@@ -162,7 +163,7 @@ def shortage(cause: str, who: str, pressure: ResourcePressure) -> str:
     if cause == causes.MEMORY_SHORT:
         percent = pressure.used * 100 // max(1, pressure.limit)
         return (
-            f"{who} is near its memory limit: it uses {percent} % of {pressure.limit:,} bytes"
+            f"{who} is near its memory limit: it uses {percent} % of {size_text(pressure.limit)}"
             f"{_detail(pressure)}"
         )
     return (

@@ -29,6 +29,7 @@ LEADER_LATE = "leader_late"  # reported under its root alone
 IN_ISR_AND_GONE = "in_isr_and_gone"  # reported under its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
+SINGLE_REPLICA = "single_replica"  # of topics that are otherwise well
 REQUESTS_REJECTED = "requests_rejected"
 PARTITIONERS_DIFFER = "partitioners_differ"  # the same keys in two partitions
 CLIENT_LIMITED = "client_limited"  # it has reached a limit on requests or connections
@@ -89,6 +90,8 @@ STORE_SLOW = "store_slow"
 STORE_MEMBER_UNREACHABLE = "store_member_unreachable"
 REPEATED_ELECTIONS = "repeated_elections"
 CRASH_LOOP = "crash_loop"  # of a service that is started again each time
+RELEASES_DIFFER = "releases_differ"  # for longer than an upgrade takes, or too far apart
+LEVEL_RAISABLE = "level_raisable"  # the feature level; a note after an upgrade
 
 # The order of findings of the same severity: causes come before their effects.
 ORDER = (
@@ -149,10 +152,13 @@ ORDER = (
     STORE_SLOW,
     CRASH_LOOP,
     REPEATED_ELECTIONS,
+    RELEASES_DIFFER,
     DIRECTORY_NOT_INTACT,
     SCRUB_OVERDUE,
     DAMAGE_REPAIRED,
     NOT_PREFERRED_LEADER,
+    LEVEL_RAISABLE,
+    SINGLE_REPLICA,
 )
 
 

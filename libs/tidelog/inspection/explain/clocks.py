@@ -10,7 +10,7 @@ from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import listed, span
 from tidelog.inspection.explain.observation import BROKER, CONTROLLER, ReadClock
-from tidelog.inspection.model import NOT_KNOWN, Finding
+from tidelog.inspection.state_reports import NOT_KNOWN, Finding
 
 # The skew that record timestamps and the order of events tolerate. The alert has the same bound.
 MAX_SKEW_MS = 5_000

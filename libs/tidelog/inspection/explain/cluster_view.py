@@ -25,7 +25,8 @@ from tidelog.inspection.explain.reported_metadata import (
     is_lost_for_all,
     keys_of_leaders,
 )
-from tidelog.inspection.model import (
+from tidelog.inspection.resource_pressures import DISK, BrokerPressure, silencing
+from tidelog.inspection.state_reports import (
     NOT_KNOWN,
     BrokerBacklog,
     ControllerState,
@@ -37,7 +38,6 @@ from tidelog.inspection.model import (
     ReplicaState,
     ServiceState,
 )
-from tidelog.inspection.resource_pressures import DISK, BrokerPressure, silencing
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 
@@ -52,6 +52,7 @@ USUAL_FETCH_WAIT_MS = 500
 FAULT = "fault"
 ADDRESS = "address"  # the process cannot listen on it
 BROKER_ID_IN_USE = "broker_id_in_use"
+VERSION = "version"  # the release does not support the level of the cluster or the directory
 WAITS_FOR_LEASE = "waits_for_lease"
 NOT_ITS_OWN_FAILURE = frozenset({FAULT, WAITS_FOR_LEASE})
 UNFINISHED = "unfinished"  # it began, and reported nothing else

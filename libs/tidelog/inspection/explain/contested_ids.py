@@ -14,7 +14,7 @@ from tidelog.inspection.explain.cluster_view import (
     Liveness,
 )
 from tidelog.inspection.explain.formatting import ago
-from tidelog.inspection.model import Finding, RegisteredBroker, RejectedStart
+from tidelog.inspection.state_reports import Finding, RegisteredBroker, RejectedStart
 
 # A rejected process has ended. If it is restarted automatically, it is rejected again within this
 # time: Kubernetes waits at most five minutes between two starts.

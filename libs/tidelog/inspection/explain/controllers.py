@@ -21,7 +21,7 @@ from tidelog.inspection.explain.machines import TO_SEE_LOSS
 from tidelog.inspection.explain.observation import BROKER, Listening, SilentService, name_of
 from tidelog.inspection.explain.replicas import failure_of, not_queried, why_broker_does_nothing
 from tidelog.inspection.explain.root_causes import Following, effects
-from tidelog.inspection.model import BrokerBacklog, Finding, ServiceState, WaitingDeletion
+from tidelog.inspection.state_reports import BrokerBacklog, Finding, ServiceState, WaitingDeletion
 from tidelog.phrases import plural
 
 DELETION_WAITS_MIN_MS = 2_000

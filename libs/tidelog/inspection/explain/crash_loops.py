@@ -9,7 +9,7 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import FAULT, ClusterView
 from tidelog.inspection.explain.formatting import ago, span
 from tidelog.inspection.explain.observation import BROKER
-from tidelog.inspection.model import NOT_KNOWN, Finding
+from tidelog.inspection.state_reports import NOT_KNOWN, Finding
 from tidelog.phrases import plural
 
 # So many crashes are a pattern. A service that is killed once or twice, and started again, is none.

@@ -9,7 +9,7 @@ from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import brokers, span
 from tidelog.inspection.explain.observation import Listening, name_of
-from tidelog.inspection.model import Finding
+from tidelog.inspection.state_reports import Finding
 from tidelog.phrases import plural
 
 # If this many services do not react to the only one that answers, that one is cut off.

@@ -9,7 +9,7 @@ from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import brokers, listed
-from tidelog.inspection.model import DivergedOffsets, ReplicaState
+from tidelog.inspection.state_reports import DivergedOffsets, ReplicaState
 from tidelog.model import TopicPartition
 
 

@@ -11,7 +11,7 @@ from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import ago, brokers, listed, name_of_key, since
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
-from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
+from tidelog.inspection.state_reports import NOT_KNOWN, InSyncMember, PartitionKeyState
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.phrases import plural
 

@@ -17,10 +17,12 @@ from tidelog.inspection.explain import (
     limited_clients,
     reboots,
     rejections,
+    releases,
     repairs,
     root_causes,
     service_pressures,
     silent_gateways,
+    single_replicas,
     standbys,
     store,
     store_members,
@@ -32,7 +34,7 @@ from tidelog.inspection.explain.formatting import MAX_NAMED, ids, listed
 from tidelog.inspection.explain.observation import Observation
 from tidelog.inspection.explain.partitions import symptoms
 from tidelog.inspection.explain.replicas import not_queried, why_broker_does_nothing
-from tidelog.inspection.model import Finding, Scope
+from tidelog.inspection.state_reports import Finding, Scope
 
 _WHOLE = Scope()
 # Symptoms that are reported under their roots, if these have findings.
@@ -85,6 +87,7 @@ def explain(observed: Observation) -> tuple[Finding, ...]:
     cluster_wide += repeated
     cluster_wide += limited_clients.limited(view, scope)
     found += [f for f in cluster_wide if _belongs(view, f, scope, named)]
+    found += single_replicas.single_replicas(observed.topics)
     return tuple(sorted(found, key=_rank))
 
 
@@ -140,6 +143,8 @@ def _whole_cluster(view: ClusterView, following: root_causes.Following) -> Itera
         yield from crash_loops.crash_loops(view)
         yield from service_pressures.of_controllers(view)
         yield from service_pressures.of_gateways(view)
+        yield from releases.mixed(view)
+        yield from releases.raisable(view)
     if not view.observed.states:
         yield from controllers.no_report(view)
 

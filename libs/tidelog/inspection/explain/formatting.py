@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable, Sequence
 
 from tidelog.inspection.gateway_reports import AnnouncedGateway
-from tidelog.inspection.model import InSyncMember, PartitionKeyState
+from tidelog.inspection.state_reports import InSyncMember, PartitionKeyState
 from tidelog.model import TopicPartition
 
 # Items of a list that are named.

@@ -12,7 +12,12 @@ from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import brokers, span
 from tidelog.inspection.explain.observation import name_of
 from tidelog.inspection.explain.replicas import failure_of
-from tidelog.inspection.model import Finding, PartitionKeyState, RecentElections, ServiceState
+from tidelog.inspection.state_reports import (
+    Finding,
+    PartitionKeyState,
+    RecentElections,
+    ServiceState,
+)
 from tidelog.model import TopicPartition
 from tidelog.phrases import plural
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import MAX_NAMED, listed, span
-from tidelog.inspection.model import Finding, KeyPlacement
+from tidelog.inspection.state_reports import Finding, KeyPlacement
 from tidelog.phrases import plural
 
 # Sampled keys of a topic in two partitions; fewer may be records that were placed explicitly.

@@ -7,7 +7,7 @@ from tidelog.inspection.explain.causes import Reason, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import name_of_key
 from tidelog.inspection.explain.replicas import not_queried, why_broker_does_nothing
-from tidelog.inspection.model import PartitionKeyState
+from tidelog.inspection.state_reports import PartitionKeyState
 from tidelog.model import NO_LEADER
 
 

@@ -18,8 +18,8 @@ from tidelog.inspection.explain.formatting import gateway_name, listed, span
 from tidelog.inspection.explain.observation import BROKER, name_of
 from tidelog.inspection.explain.rejections import OVER_AFTER_MS
 from tidelog.inspection.gateway_reports import ALIVE, known_gateways, state_of
-from tidelog.inspection.model import Finding, Scope, ServiceState
 from tidelog.inspection.resource_pressures import CONNECTIONS
+from tidelog.inspection.state_reports import Finding, Scope, ServiceState
 from tidelog.phrases import plural
 from tidelog.unsent_answers import ANSWER_LIMITS, UNSENT_BYTES
 
@@ -47,7 +47,7 @@ _NEXT_STEP = {
     "body_bytes": "Let clients send fewer large bodies to {who} at once, or raise its "
     "max_body_bytes.",
     **dict.fromkeys(
-        ("max_concurrent_requests", "max_concurrent_streams"),
+        ("max_concurrent_requests", "max_concurrent_streams", "max_concurrent_searches"),
         "Find the clients that send most (the request log of {who}, and the rejected addresses "
         "above), and let them send fewer requests at once; or raise {limit}, or start another "
         "gateway.",

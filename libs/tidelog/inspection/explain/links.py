@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog.inspection.explain.formatting import brokers, span
 from tidelog.inspection.explain.observation import name_of
-from tidelog.inspection.model import HeardBroker, ServiceState
+from tidelog.inspection.state_reports import HeardBroker, ServiceState
 
 # Replica fetches follow each other: a fetch or an answer within this time proves a link.
 PROOF_OF_LINK_MS = 2_000

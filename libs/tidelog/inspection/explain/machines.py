@@ -6,7 +6,8 @@ from __future__ import annotations
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import MAX_NAMED, since, span
-from tidelog.inspection.model import RESERVE_FILES
+from tidelog.inspection.state_reports import RESERVE_FILES
+from tidelog.units import size_text
 
 INODES_NEXT_STEP = (
     "Make room for files on its data_dir (df -i): remove small files that are not Tidelog's, raise "
@@ -29,7 +30,7 @@ def disk_lines(view: ClusterView, broker_id: int) -> list[str]:
         return []
     found = []
     if broker.disk_free_bytes >= 0:
-        found.append(f"its file system has {broker.disk_free_bytes:,} bytes left")
+        found.append(f"its file system has {size_text(broker.disk_free_bytes)} left")
     if broker.disk_inodes > 0:
         found.append(
             f"its file system has {broker.disk_free_inodes:,} of {broker.disk_inodes:,} inodes left"

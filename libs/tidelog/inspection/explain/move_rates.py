@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import ids, span
-from tidelog.inspection.model import NOT_KNOWN, PartitionKeyState
+from tidelog.inspection.state_reports import NOT_KNOWN, PartitionKeyState
+from tidelog.units import size_text
 
 # A bound that leaves half of the write rate as room ends the copy within twice the time for which
 # it has lagged.
@@ -45,10 +46,10 @@ class ThrottledCopy(NamedTuple):
             return []
         written = (
             f"the partitions that broker {self.broker_id} copies for moves are written at about "
-            f"{self.written:,} bytes per second together"
+            f"{size_text(self.written)}/s together"
         )
         if self.most_written > self.written:
-            written += f", and {self.most_written:,} at the most"
+            written += f", and {size_text(self.most_written)}/s at the most"
         if self.never_ends or self.lag_bytes < 0:
             return [written]
         left_ms = self.lag_bytes * 1_000 // (self.bytes_per_second - self.written)

@@ -11,9 +11,10 @@ from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key
 from tidelog.inspection.explain.move_rates import tightest_throttle
 from tidelog.inspection.explain.replicas import rejection_of, was_caught_up_recently, why_behind
-from tidelog.inspection.model import PartitionKeyState, PartitionMoveState
+from tidelog.inspection.state_reports import PartitionKeyState, PartitionMoveState
 from tidelog.model import TopicPartition
 from tidelog.phrases import plural
+from tidelog.units import format_size_bytes, size_text
 
 # Causes that end by themselves.
 _CONTINUES = frozenset(
@@ -109,11 +110,11 @@ def _reason(
     bound = tightest_throttle(view, key, broker_id)
     if bound is None:
         return reason
-    words = f"copies what it lacks, at no more than {bound.bytes_per_second:,} bytes per second"
+    words = f"copies what it lacks, at no more than {format_size_bytes(bound.bytes_per_second)}/s"
     cause = causes.MOVES_BOUND
     if bound.never_ends:
         cause = causes.MOVES_BOUND_BELOW_WRITES
-        words += f", which never ends: {bound.written:,} bytes per second are written meanwhile"
+        words += f", which never ends: {size_text(bound.written)}/s are written meanwhile"
     # A rate that was sampled over half a second does not show bursts.
     return Reason(Root(cause), words, (*reason.evidence[:1], *bound.lines()))
 

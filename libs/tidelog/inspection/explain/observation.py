@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.inspection.gateway_reports import AnnouncedGateway
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     NOT_KNOWN,
     PartitionKeyState,
     Scope,
@@ -99,6 +99,18 @@ class ReadClock(NamedTuple):
         return f"{self.role}-{self.id}"
 
 
+class TopicFactor(NamedTuple):
+    name: str
+    replication_factor: int
+
+
+class TopicFactors(NamedTuple):
+    """Topics as a broker reports them. `brokers`: how many brokers run."""
+
+    topics: Sequence[TopicFactor]
+    brokers: int
+
+
 _WHOLE_CLUSTER = Scope()
 
 
@@ -113,6 +125,7 @@ class Observation:
     - `short_states`: states of some busy services of `silent`, with other services and the state of
       the store, without replicas and partitions.
     - `clocks`: clocks of the services that answered.
+    - `topics`: the replication factors of the topics in the scope; None: no broker reported them.
     """
 
     states: Sequence[ServiceState]
@@ -124,6 +137,7 @@ class Observation:
     short_states: Sequence[ServiceState] = ()
     silent_gateways: Sequence[SilentGateway] = ()
     clocks: Sequence[ReadClock] = ()
+    topics: TopicFactors | None = None
 
     @property
     def reporters(self) -> Sequence[ServiceState]:

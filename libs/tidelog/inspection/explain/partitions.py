@@ -24,7 +24,7 @@ from tidelog.inspection.explain.replicas import (
     why_broker_does_nothing,
 )
 from tidelog.inspection.explain.stalls import stalled
-from tidelog.inspection.model import FollowerProgress, PartitionKeyState, ReplicaState
+from tidelog.inspection.state_reports import FollowerProgress, PartitionKeyState, ReplicaState
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.phrases import plural
 

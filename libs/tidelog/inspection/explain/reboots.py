@@ -10,7 +10,7 @@ from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import ago, brokers
 from tidelog.inspection.explain.root_causes import Following, effects
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     REBOOTED,
     Finding,
     InSyncMember,

@@ -8,7 +8,7 @@ from tidelog.inspection.explain import causes, clocks
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import listed, span
 from tidelog.inspection.explain.observation import name_of
-from tidelog.inspection.model import Finding, RejectedRequests, ServiceState
+from tidelog.inspection.state_reports import Finding, RejectedRequests, ServiceState
 from tidelog.phrases import plural
 from tidelog.state_changes.topic import is_internal
 

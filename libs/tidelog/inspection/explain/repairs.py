@@ -9,7 +9,7 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import MAX_NAMED, ago
 from tidelog.inspection.explain.replicas import failure_of
-from tidelog.inspection.model import Finding, RepairedDamage
+from tidelog.inspection.state_reports import Finding, RepairedDamage
 from tidelog.phrases import plural
 
 

@@ -8,7 +8,7 @@ from tidelog.inspection.explain import backlogs, broker_pressures, causes, cut_o
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import brokers, name_of_key, span
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     REJECTS_LEADER,
     FollowerProgress,
     FollowerState,
@@ -16,6 +16,7 @@ from tidelog.inspection.model import (
     ReplicaState,
 )
 from tidelog.model import NO_LEADER
+from tidelog.units import size_text
 
 # For a follower that lacks records: its fetch is answered at once, and the next one follows.
 FETCH_SILENCE_MS = 1_500
@@ -390,7 +391,7 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
     lag = max(progress.lag_records, end - progress.log_end_offset)
     lacks = [f"{lag:,} records"]
     if progress.lag_bytes >= 0:
-        lacks.append(f"{progress.lag_bytes:,} bytes")
+        lacks.append(size_text(progress.lag_bytes))
     if progress.lag_ms >= 0:
         lacks.append(f"the oldest of them written {span(progress.lag_ms)} ago")
     caught_up = (

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.inspection.model import (
+from tidelog.inspection.resource_pressures import ControllerPressure
+from tidelog.inspection.state_reports import (
     NOT_KNOWN,
     BrokerState,
     InSyncMember,
@@ -20,7 +21,6 @@ from tidelog.inspection.model import (
     ServiceState,
     StoreHealth,
 )
-from tidelog.inspection.resource_pressures import ControllerPressure
 from tidelog.model import NO_EPOCH
 
 # Every service uses the store at least this often, whether it needs to or not.

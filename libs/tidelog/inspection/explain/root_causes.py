@@ -15,11 +15,11 @@ from tidelog.inspection.explain import (
     starts,
 )
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
-from tidelog.inspection.explain.cluster_view import FAULT, UNFINISHED, ClusterView
+from tidelog.inspection.explain.cluster_view import FAULT, UNFINISHED, VERSION, ClusterView
 from tidelog.inspection.explain.formatting import MAX_NAMED, ago, listed, span
 from tidelog.inspection.explain.machines import TO_SEE_LOSS
 from tidelog.inspection.explain.observation import Listening, name_of
-from tidelog.inspection.model import Finding, RejectedStart
+from tidelog.inspection.state_reports import Finding, RejectedStart
 from tidelog.model import TopicPartition
 from tidelog.phrases import plural
 
@@ -334,6 +334,12 @@ def _next_step(
         )
     if root.cause == causes.DISK_FULL and machines.lacks_inodes(view, root.broker):
         return machines.INODES_NEXT_STEP
+    failed = _own_report(view, root)
+    if failed is not None and failed.cause == VERSION:
+        return (
+            f"Start broker {root.broker} with the release that its last start names. Every broker "
+            "and controller has to support the cluster's feature level: tidelog cluster describe."
+        )
     if root.cause == causes.BROKER_CANNOT_START and view.is_new(root.broker):
         return (
             f"Correct what its last start reported, its broker_id if {root.broker} is not meant, "

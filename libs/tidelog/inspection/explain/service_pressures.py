@@ -9,7 +9,6 @@ from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import gateway_name, listed
 from tidelog.inspection.explain.observation import Listening, SilentService
 from tidelog.inspection.gateway_reports import ALIVE, AnnouncedGateway, known_gateways, state_of
-from tidelog.inspection.model import Finding
 from tidelog.inspection.resource_pressures import (
     FILES,
     HAND_OVER_AFTER_MS,
@@ -18,6 +17,7 @@ from tidelog.inspection.resource_pressures import (
     ResourcePressure,
     has_no_files_left,
 )
+from tidelog.inspection.state_reports import Finding
 
 _ACTIVE_WITHOUT_FILES = (
     "it is active and still works: it keeps its lease and its open connections, and elects leaders "

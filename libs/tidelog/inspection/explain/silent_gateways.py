@@ -16,7 +16,7 @@ from tidelog.inspection.gateway_reports import (
     known_gateways,
     state_of,
 )
-from tidelog.inspection.model import Finding
+from tidelog.inspection.state_reports import Finding
 
 _EFFECT = (
     "clients get no answers from its REST API and console; gRPC clients and `tidelog` commands do "

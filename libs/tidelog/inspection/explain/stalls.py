@@ -9,7 +9,12 @@ from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import brokers, ids, listed, name_of_key, span
 from tidelog.inspection.explain.replicas import failure_of, why_behind
-from tidelog.inspection.model import FollowerProgress, LeaderState, PartitionKeyState, ReplicaState
+from tidelog.inspection.state_reports import (
+    FollowerProgress,
+    LeaderState,
+    PartitionKeyState,
+    ReplicaState,
+)
 from tidelog.model import TopicPartition
 from tidelog.phrases import plural
 

@@ -9,7 +9,7 @@ from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import ago, listed
 from tidelog.inspection.explain.observation import Listening, SilentService
 from tidelog.inspection.explain.reported_metadata import missing_controllers
-from tidelog.inspection.model import Finding, MissingController
+from tidelog.inspection.state_reports import Finding, MissingController
 
 
 def no_standby(view: ClusterView) -> Iterator[Finding]:

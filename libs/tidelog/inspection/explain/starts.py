@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import span
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     OPENS_LOGS,
     READS_METADATA,
     REGISTERS,

@@ -11,7 +11,7 @@ from tidelog.inspection.explain.formatting import listed, span
 from tidelog.inspection.explain.observation import BROKER, name_of
 from tidelog.inspection.explain.reported_metadata import has_used_store
 from tidelog.inspection.explain.root_causes import Following, effects
-from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
+from tidelog.inspection.state_reports import STORE_SLOW_MS, Finding, ServiceState
 from tidelog.phrases import plural
 
 # Services are queried one after the other, and their ages count from then. Synchronized wall clocks

@@ -9,7 +9,7 @@ from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import listed, span
 from tidelog.inspection.explain.observation import name_of
 from tidelog.inspection.explain.store import services_that_waited
-from tidelog.inspection.model import WITHOUT_MAJORITY, Finding, ServiceState, StoreMember
+from tidelog.inspection.state_reports import WITHOUT_MAJORITY, Finding, ServiceState, StoreMember
 
 # Members are probed every 2 s with a timeout of 1 s. Two missed answers in a row make a member lost
 # (`etcd_endpoints.MIN_FAILED_ATTEMPTS`). One is missed occasionally, for example while etcd elects

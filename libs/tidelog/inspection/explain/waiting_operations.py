@@ -9,7 +9,7 @@ from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.formatting import brokers
 from tidelog.inspection.explain.replicas import why_broker_does_nothing
-from tidelog.inspection.model import Finding, StandingOperation
+from tidelog.inspection.state_reports import Finding, StandingOperation
 from tidelog.phrases import plural
 
 # Causes that end by themselves.

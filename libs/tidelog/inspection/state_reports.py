@@ -13,8 +13,7 @@ from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.inspection.resource_pressures import BrokerPressure, ControllerPressure
 
 NOT_KNOWN = -1
-# The failure of a replica that rejects its leader's data because they do not follow its log.
-REJECTS_LEADER = "rejects_leader"
+REJECTS_LEADER = "rejects_leader"  # the failure of a replica whose log its leader's do not follow
 # Answers of the metadata store count as slow from here on; etcd takes a few milliseconds.
 STORE_SLOW_MS = 500
 RESERVE_FILES = 16  # inodes that a broker keeps for its state files; they do not count as free
@@ -426,6 +425,8 @@ class ControllerState:
     connections: Sequence[reports.BrokerConnection] = ()
     controller_pressures: Sequence[ControllerPressure] = ()
     waiting_controllers: Sequence[reports.WaitingController] = ()
+    feature_level: int = 0
+    raisable_level: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,8 +464,8 @@ class Finding:
     """One problem, its cause (a word for programs), and the next step.
 
     `broker` is the broker to inspect: the leader for hw_stalled, consumer_waits, under_min_isr and
-    unclean_election; the preferred leader, which does not lead, for not_preferred_leader; the
-    missing replica for replica_out_of_isr; the one that the key still names for no_leader."""
+    unclean_election; the preferred leader for not_preferred_leader; the missing replica for
+    replica_out_of_isr; the one that the key still names for no_leader."""
 
     cause: str
     severity: str
