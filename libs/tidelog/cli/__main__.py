@@ -10,22 +10,40 @@ import os
 import sys
 from typing import Annotated
 
+from tidelog.missing_extras import exit_not_installed, is_installed
+
+if not is_installed("typer", "rich", "yaml"):
+    exit_not_installed("tidelog", "tidelog[cli]")
+
 import typer
 
-from tidelog.cli import brokers, cluster, leaders, operations, recovery, throttle, topics
+from tidelog.cli import (
+    backup,
+    bench,
+    brokers,
+    cluster,
+    context,
+    leaders,
+    operations,
+    recovery,
+    throttle,
+    topics,
+)
+from tidelog.cli.apply import APPLY_EPILOG, apply
 from tidelog.cli.check_history import check_history
 from tidelog.cli.connection import BOOTSTRAP_VARIABLE
 from tidelog.cli.consume import consume
+from tidelog.cli.contexts import CONTEXT_VARIABLE
 from tidelog.cli.dump_log import dump_log
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.explain import explain
 from tidelog.cli.json_errors import CommandLine
+from tidelog.cli.operating.command_options import REQUESTED_BY_VARIABLE
 from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, help_epilog
-from tidelog.cli.operating.options import REQUESTED_BY_VARIABLE
 from tidelog.cli.output import write_error, write_line
 from tidelog.cli.produce import produce
 from tidelog.cli.reassign import reassign, rebalance
-from tidelog.cli.session import BootstrapOption, JsonOption, session_of
+from tidelog.cli.session import BootstrapOption, ContextOption, JsonOption, session_of
 from tidelog.cli.streams import OutputError, prepare_streams, stop_writing
 from tidelog.cli.trace import trace
 
@@ -40,8 +58,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog=help_epilog(
-        "tidelog topics list --bootstrap 127.0.0.1:7500",
-        "tidelog explain",
+        "tidelog topics list --bootstrap 127.0.0.1:7501",
+        "tidelog --context prod explain",
         "tidelog --install-completion",
         json=(
             "Each command's help names the fields. Of an error: error [code, message, retriable, "
@@ -51,6 +69,7 @@ app = typer.Typer(
         ),
         environment={
             BOOTSTRAP_VARIABLE: "brokers to connect to first, as --bootstrap",
+            CONTEXT_VARIABLE: "context with the addresses of the cluster, as --context",
             REQUESTED_BY_VARIABLE: "name of the requester, as --requested-by",
             DEBUG_VARIABLE: "if set, an internal error prints its traceback",
         },
@@ -70,8 +89,9 @@ def _print_version(is_requested: bool) -> None:
 
 @app.callback()
 def tidelog(
-    context: typer.Context,
+    typer_context: typer.Context,
     bootstrap: BootstrapOption = None,
+    context_name: ContextOption = None,
     as_json: JsonOption = False,
     version: Annotated[  # noqa: ARG001 - its callback prints it
         bool,
@@ -81,11 +101,13 @@ def tidelog(
     ] = False,
 ) -> None:
     """Manage a Tidelog cluster, and write and read its topics."""
-    context.obj = session_of(context, bootstrap, as_json)
+    typer_context.obj = session_of(typer_context, bootstrap, as_json, context_name)
 
 
+app.add_typer(context.app, name="context")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
+app.command(epilog=APPLY_EPILOG)(apply)
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(leaders.app, name="leaders")
 app.command(
@@ -107,8 +129,10 @@ app.command(
 app.add_typer(throttle.app, name="throttle")
 app.add_typer(operations.app, name="operations")
 app.add_typer(recovery.app, name="recovery")
+app.add_typer(backup.app, name="backup")
 app.command(epilog=EPILOG)(produce)
 app.command(epilog=EPILOG)(consume)
+app.add_typer(bench.app, name="bench")
 app.command(epilog=EPILOG)(trace)
 app.command(epilog=EPILOG)(explain)
 app.command("dump-log", epilog=EPILOG)(dump_log)

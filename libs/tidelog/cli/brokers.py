@@ -12,25 +12,30 @@ import typer
 from tidelog.cli.completion import BrokerArgument, BrokersArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus, status_of_results
 from tidelog.cli.operating.beginning import run_operation, traced_change
+from tidelog.cli.operating.command_options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.documents import leader_document
 from tidelog.cli.operating.help_epilog import BEGUN_FIELDS, ERROR_FIELDS, help_epilog
-from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.plan_view import write_leaders
 from tidelog.cli.output import (
     ids_text,
     timestamp_text,
+    write_field,
     write_json,
     write_line,
     write_note,
     write_table,
 )
+from tidelog.cli.restart_wait import DEFAULT_WAIT_SECONDS, wait_for_restart
 from tidelog.cli.scrub import SCRUB_EPILOG, scrub
-from tidelog.cli.session import Session
+from tidelog.cli.session import Session, seconds_option
 from tidelog.phrases import PREFERRED_AT_ONCE, PREFERRED_RETURN, plural
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import BrokerDetails, RestartCheck
     from tidelog.client.descriptions import PartitionDescription, TopicDescription
+
+# Width of the names before the table of replicas.
+_NAME_WIDTH = 10
 
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG)
 
@@ -107,12 +112,13 @@ async def describe(session: Session, options: MutationOptions, broker_id: Broker
         return
     gone = f" since {timestamp_text(broker.gone_at_ms)}" if broker.gone_at_ms else ""
     write_line(f"Broker    {broker_id}, {status_text(broker)}{gone}")
-    write_line(f"Address   {broker.address or '-'}, rack {broker.rack or '-'}")
+    write_field("Address", f"{broker.address or '-'}, rack {broker.rack or '-'}", _NAME_WIDTH)
     write_line(f"Epoch     {broker.broker_epoch or '-'}")
-    write_line(
-        f"Holds     {plural(broker.replicas, 'replica')}, {broker.out_of_sync:,} out of sync; "
+    held_text = (
+        f"{plural(broker.replicas, 'replica')}, {broker.out_of_sync:,} out of sync; "
         f"{broker.moves_in:,} moving in, {broker.moves_out:,} moving out"
     )
+    write_field("Holds", held_text, _NAME_WIDTH)
     write_line(
         f"Leads     {plural(broker.leaders, 'partition')}; preferred by "
         f"{broker.preferred_leaders:,}"
@@ -238,6 +244,7 @@ async def maintenance(
     "check-restart",
     epilog=help_epilog(
         "tidelog brokers check-restart 3 && systemctl restart tidelog-broker@3",
+        "tidelog brokers check-restart 3 --wait --wait-timeout 900",
         json="broker_id, safe, unavailable, under_min_isr, last_replica, leader_moves, findings "
         "[topic, partition, effect (unavailable, under_min_isr, last_replica, leader_moves), "
         "reason].",
@@ -245,15 +252,33 @@ async def maintenance(
 )
 @shared_options("timeout_seconds")
 async def check_restart(
-    session: Session, options: MutationOptions, broker_id: BrokerArgument
+    session: Session,
+    options: MutationOptions,
+    broker_id: BrokerArgument,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="First wait until all other brokers run and are in sync."),
+    ] = False,
+    wait_seconds: Annotated[
+        float,
+        seconds_option(
+            "--wait-timeout",
+            "How long --wait waits; then exit status 5.",
+            default=DEFAULT_WAIT_SECONDS,
+        ),
+    ] = DEFAULT_WAIT_SECONDS,
 ) -> ExitStatus:
     """Report what stopping a broker now would do. Exit status 0: it can be stopped.
 
     It cannot be stopped if a partition would become unavailable, or would fall below its min ISR,
-    so that writes with acks=all would be rejected until the broker is back.
+    so that writes with acks=all would be rejected until the broker is back. With --wait, exit
+    status 1 means that no further wait helps: a topic has too few replicas.
     """
     async with await options.admin(session) as admin:
-        check = await admin.check_restart(broker_id)
+        if wait:
+            check = await wait_for_restart(admin, broker_id, wait_seconds)
+        else:
+            check = await admin.check_restart(broker_id)
     if session.as_json:
         write_json({"broker_id": broker_id} | asdict(check))
     else:

@@ -13,8 +13,8 @@ from tidelog.cli.session import JsonOption, ending_with_a_status, session_of
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.history import Anomaly, Finding, Nemesis, Report
-    from tidelog.history.write_gaps import Gap
+    from tidelog.history import Anomaly, AnomalyFinding, Nemesis, Report
+    from tidelog.history.write_gaps import WriteGap
 
 # Nemesis events, and partitions without final reads, that the text names.
 MAX_SHOWN_EVENTS = 50
@@ -122,7 +122,7 @@ def _show_counts(report: Report) -> None:
         )
 
 
-def _lines(finding: Finding) -> str:
+def _lines(finding: AnomalyFinding) -> str:
     shown = ", ".join(str(one.line) for one in finding.references[:MAX_SHOWN_OPERATIONS])
     return shown + (", …" if len(finding.references) > MAX_SHOWN_OPERATIONS else "")
 
@@ -188,5 +188,5 @@ def _seconds(time_ms: int) -> str:
     return f"{time_ms / 1000:,.3f} s"
 
 
-def _gap(gap: Gap) -> str:
+def _gap(gap: WriteGap) -> str:
     return f"{_seconds(gap.length_ms)}, from {_seconds(gap.begin_ms)} to {_seconds(gap.end_ms)}"

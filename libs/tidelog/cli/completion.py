@@ -64,7 +64,8 @@ def _completed(
     from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
     from tidelog.errors import TidelogError
 
-    session = session_of(context, context.params.get("bootstrap"))
+    given = context.params
+    session = session_of(context, given.get("bootstrap"), context_name=given.get("context_name"))
     try:
         names = asyncio.run(_queried(session, query))
     except (TidelogError, UsageError, ClusterUnreachableError, OSError, TimeoutError):

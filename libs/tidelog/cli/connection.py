@@ -1,17 +1,19 @@
 """Finds the brokers that a command connects to.
 
-Sources in this order: `--bootstrap`; `TIDELOG_BOOTSTRAP`; the key `bootstrap` of
-`.tidelog/cluster.json`, which a local cluster writes, in the current directory or the nearest one
-above it; the default ports of this machine.
+Sources in this order: `--bootstrap`; `--context`; `TIDELOG_BOOTSTRAP`; `TIDELOG_CONTEXT`; the
+current context; the key `bootstrap` of `.tidelog/cluster.json`, which a local cluster writes, in
+the current directory or the nearest one above it; the default ports of this machine. A context is a
+cluster that the user has named (`tidelog.cli.contexts`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidelog.cli.contexts import CONTEXT_VARIABLE, Context, Contexts
 from tidelog.cli.exit_status import ClusterUnreachableError, UsageError
 
 BOOTSTRAP_VARIABLE = "TIDELOG_BOOTSTRAP"
@@ -22,31 +24,80 @@ DIAL_TIMEOUT_SECONDS = 1.0
 
 
 class Bootstrap(NamedTuple):
-    """The addresses, and where they come from (`source`). `services`: role, id and address of each
-    service in a cluster file."""
+    """The addresses of brokers, and where they come from (`source`).
+
+    - `services`: role, id and address of each service in a cluster file.
+    - `context_name`, `context`: the context that has the addresses; None if another source has.
+    - `is_named`: whether the command line names that context.
+    """
 
     addresses: str
     source: str
     services: tuple[tuple[str, int, str], ...] = ()
+    context_name: str = ""
+    context: Context | None = None
+    is_named: bool = False
+
+    def known_addresses(self) -> Iterator[str]:
+        """Yields addresses of services beside those of `addresses`."""
+        for _, _, address in self.services:
+            yield address
+        if self.context is not None and self.context.controllers:
+            yield from self.context.controllers.split(",")
 
 
-def find_bootstrap(given: str | None, environment: Mapping[str, str], directory: Path) -> Bootstrap:
-    """Raises `UsageError` for an invalid cluster file, and for a `given` without addresses. An
-    empty variable in a script must not select another cluster."""
+def find_bootstrap(
+    given: str | None,
+    environment: Mapping[str, str],
+    directory: Path,
+    context_name: str | None = None,
+    contexts: Callable[[], Contexts] | None = None,
+) -> Bootstrap:
+    """Finds the brokers to connect to.
+
+    - `given`, `context_name`: `--bootstrap` and `--context`; None: not given.
+    - `contexts`: reads the contexts; called only if no other source precedes them.
+
+    Raises `UsageError` for an invalid file, for an unknown context, and for a `given` without
+    addresses. An empty variable in a script must not select another cluster."""
     if given is not None and not given.strip(", "):
         raise UsageError(
             "--bootstrap is empty; name brokers, as --bootstrap 127.0.0.1:7500, or leave it out"
         )
+    if context_name is not None and not context_name.strip():
+        raise UsageError("--context is empty; name a context that tidelog context list shows")
     if given:
         return Bootstrap(given, "--bootstrap")
+    if context_name and contexts:
+        return _from_context(contexts(), context_name, "--context", is_named=True)
     from_environment = environment.get(BOOTSTRAP_VARIABLE)
     if from_environment:
         return Bootstrap(from_environment, BOOTSTRAP_VARIABLE)
+    if contexts:
+        known = contexts()
+        from_environment = environment.get(CONTEXT_VARIABLE)
+        if from_environment:
+            return _from_context(known, from_environment, CONTEXT_VARIABLE)
+        if known.current:
+            return _from_context(known, known.current)
     for above in (directory, *directory.parents):
         path = above / CLUSTER_FILE
         if path.is_file():
             return _from_cluster_file(path)
     return Bootstrap(DEFAULT_BOOTSTRAP, "the default ports")
+
+
+def _from_context(
+    contexts: Contexts, name: str, named_by: str = "", *, is_named: bool = False
+) -> Bootstrap:
+    """`named_by`: the option or variable that names it; "" for the current context."""
+    context = contexts.get(name)
+    source = f"the current context {name} of {contexts.path}"
+    if named_by:
+        source = f"context {name} of {contexts.path}, which {named_by} names"
+    return Bootstrap(
+        context.bootstrap, source, context_name=name, context=context, is_named=is_named
+    )
 
 
 def _from_cluster_file(path: Path) -> Bootstrap:

@@ -2,66 +2,104 @@
 
 from __future__ import annotations
 
-import sys
+import os
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tidelog.cli.completion import TopicArgument
-from tidelog.cli.exit_status import ExitStatus, TimedOutError
-from tidelog.cli.operating.options import shared_options
-from tidelog.cli.positions import AtOffset, AtTime, Position, parse_position
-from tidelog.cli.record_format import RecordFormat, format_records
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.operating.command_options import shared_options
+from tidelog.cli.positions import AtTime, Position, parse_moment, parse_position
+from tidelog.cli.record_decoding import DECODE_FORMS, ValueDecoding, parse_decoder
+from tidelog.cli.record_filter import RecordFilter, parse_pattern
+from tidelog.cli.record_format import RecordFormat
+from tidelog.cli.record_output import RecordOutput
+from tidelog.cli.record_reading import ReadRequest, read
 from tidelog.cli.session import Session, key_separator_option, seconds_option, separator_from
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import MAX_INT32, OffsetPosition, OnDamage, Record, TopicPartition
+from tidelog.model import MAX_INT32, OffsetPosition, OnDamage
 
-if TYPE_CHECKING:
-    from tidelog.client import Consumer
-
-# Records of one poll: enough for throughput, few enough to stop soon.
-POLL_RECORDS = 500
-POLL_TIMEOUT_MS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumeRequest:
-    """`timeout_ms`: the timeout of requests for offsets and, without `follow`, the longest wait for
-    the next record that is known to exist."""
-
-    topic: str
-    partitions: tuple[int, ...]
-    start: Position
-    max_records: int | None
-    follow: bool
-    record_format: RecordFormat
-    key_separator: bytes | None
-    timeout_ms: int
-    on_damage: OnDamage = OnDamage.RAISE
-
+# `--until`: the end that each log has when the command starts.
+_LOG_END = "end"
 
 _FormatOption = Annotated[
     RecordFormat,
     typer.Option(
         "--format",
-        help="value: one value a line; raw: only the values' bytes; json: one document a line.",
+        help="value: one value a line; raw: only the values' bytes; json: one document a line, "
+        "which produce --format json accepts; detail: one line with place, time, key, value and "
+        "headers, long ones cut.",
     ),
 ]
 _FromOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--from",
         metavar="POSITION",
-        help="beginning, end, an offset, time:2026-01-31T08:30:00Z or an age as -5m.",
+        show_default=False,
+        help="beginning (the default), end, an offset, time:2026-01-31T08:30:00Z or an age as -5m.",
+    ),
+]
+_SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        show_default=False,
+        help="Instead of --from: begin in each partition at the first record at or after this "
+        "time: an age as 10m or 7d, a time as 2026-01-31T08:30:00Z, or milliseconds since 1970.",
+    ),
+]
+_UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        show_default=False,
+        help="End in each partition before the first record at or after this time, as for --since; "
+        "end (the default): where the log ends at the start of the command.",
+    ),
+]
+_KeyOption = Annotated[
+    str | None,
+    typer.Option("--key", metavar="KEY", show_default=False, help="Only records of this key."),
+]
+_KeyPartitionOption = Annotated[
+    bool,
+    typer.Option(
+        "--key-partition",
+        help="With --key: read only the partition that the default partitioner chooses for it. "
+        "Misses records that a producer sent elsewhere, and those from before partitions were "
+        "added.",
+    ),
+]
+_GrepOption = Annotated[
+    str | None,
+    typer.Option(
+        "--grep",
+        metavar="REGEX",
+        show_default=False,
+        help="Only records with this regular expression (Python's syntax) in the key, the value, "
+        "as --decode shows it, or a header as name=value.",
+    ),
+]
+_DecodeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--decode",
+        metavar="ENCODING",
+        show_default=False,
+        help=f"Show values decoded: {DECODE_FORMS}; FILE is a descriptor set of protoc "
+        "--include_imports --descriptor_set_out=FILE.",
     ),
 ]
 _TimeoutOption = Annotated[
     float,
     seconds_option(
-        "--timeout", "Without --follow: how long to wait for a record that is known to exist."
+        "--timeout",
+        "Without --follow: how long to wait for a record that is known to exist.",
+        default=30.0,
     ),
 ]
 _KeySeparatorOption = Annotated[
@@ -74,7 +112,17 @@ _PartitionsOption = Annotated[
 ]
 _MaxOption = Annotated[
     int | None,
-    typer.Option("--max", "-n", min=0, show_default=False, help="Stop after this many records."),
+    typer.Option(
+        "--max", "-n", min=0, show_default=False, help="Stop after showing this many records."
+    ),
+]
+_OnDamageOption = Annotated[
+    OnDamage,
+    typer.Option(
+        "--on-damage",
+        help="For records that are damaged on the last disk that held them: fail, or skip "
+        "them with a warning.",
+    ),
 ]
 
 
@@ -84,165 +132,108 @@ async def consume(
     session: Session,
     topic: TopicArgument,
     partition: _PartitionsOption = None,
-    start: _FromOption = "beginning",
+    start: _FromOption = None,
+    since: _SinceOption = None,
+    until: _UntilOption = None,
+    key: _KeyOption = None,
+    key_partition: _KeyPartitionOption = False,
+    grep: _GrepOption = None,
     max_records: _MaxOption = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new records, until Ctrl-C.")
     ] = False,
     record_format: _FormatOption = RecordFormat.VALUE,
+    decode: _DecodeOption = None,
     key_separator: _KeySeparatorOption = None,
-    on_damage: Annotated[
-        OnDamage,
-        typer.Option(
-            "--on-damage",
-            help="For records that are damaged on the last disk that held them: fail, or skip "
-            "them with a warning.",
-        ),
-    ] = OnDamage.RAISE,
+    on_damage: _OnDamageOption = OnDamage.RAISE,
     timeout: _TimeoutOption = 30.0,
 ) -> None:
     """Print the existing records of a topic; with --follow also new ones.
 
-    Example: tidelog consume sea --from -5m --json
+    With --key or --grep, stderr has at the end how many records were scanned and shown.
+
+    Example: tidelog consume sea --since 10m --grep storm --json
     """
-    try:
-        position = parse_position(start, time.time_ns() // 1_000_000)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--from") from error
-    request = ConsumeRequest(
+    now_ms = time.time_ns() // 1_000_000
+    key_bytes = None if key is None else os.fsencode(key)
+    _check_choice(key_partition, key, partition)
+    decoding = _decoding(decode)
+    request = ReadRequest(
         topic,
         tuple(sorted(set(partition or ()))),
-        position,
-        max_records,
+        _start(start, since, now_ms),
         follow,
+        round(timeout * 1000),
+        key_bytes if key_partition else None,
+        _until(until, follow, now_ms),
+    )
+    output = RecordOutput(
         RecordFormat.JSON if session.as_json else record_format,
         separator_from(key_separator),
-        round(timeout * 1000),
-        on_damage,
+        max_records,
+        _filter(key_bytes, grep, decoding),
+        decoding,
     )
-    await _consume(session, request)
-
-
-async def _consume(session: Session, request: ConsumeRequest) -> None:
     async with await session.consumer(
-        offsets_timeout_ms=request.timeout_ms, on_damage=request.on_damage
+        offsets_timeout_ms=request.timeout_ms, on_damage=on_damage
     ) as consumer:
-        partitions = await consumer.partitions_of(request.topic)
-        if request.partitions:
-            partitions = [TopicPartition(request.topic, number) for number in request.partitions]
-        if request.max_records == 0:
-            return
-        if request.follow:
-            await _seek(consumer, partitions, request.start)
-            if not request.partitions:
-                # Keeps the positions of existing partitions, and reads partitions added later.
-                await consumer.assign_topic(request.topic)
-            await _write_new_records(consumer, request)
-            return
-        ends = await consumer.end_offsets(partitions)
-        await _seek(consumer, partitions, request.start)
-        await _write_up_to(consumer, ends, request)
+        with output.summarized():
+            await read(consumer, request, output)
 
 
-async def _seek(consumer: Consumer, partitions: list[TopicPartition], start: Position) -> None:
-    match start:
-        case OffsetPosition.EARLIEST:
-            consumer.assign(partitions)
-            await consumer.seek_to_beginning()
-        case OffsetPosition.LATEST:
-            consumer.assign(partitions, start=OffsetPosition.LATEST)
-            await consumer.seek_to_end()
-        case AtOffset(offset):
-            beginnings = await consumer.beginning_offsets(partitions)
-            check_offset(offset, beginnings, await consumer.end_offsets(partitions))
-            consumer.assign(partitions)
-            for partition in partitions:
-                await consumer.seek(partition, offset)
-        case AtTime(timestamp_ms):
-            consumer.assign(partitions, start=OffsetPosition.LATEST)
-            await consumer.seek_to_time(timestamp_ms)
+def _start(position: str | None, since: str | None, now_ms: int) -> Position:
+    if position is not None and since is not None:
+        raise typer.BadParameter(
+            "--from and --since both say where to begin; give one of them", param_hint="--since"
+        )
+    if since is not None:
+        return AtTime(_moment(since, now_ms, "--since"))
+    if position is None:
+        return OffsetPosition.EARLIEST
+    try:
+        return parse_position(position, now_ms)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--from") from error
 
 
-def check_offset(
-    offset: int,
-    beginnings: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-) -> None:
-    """Raises `TidelogError` (OFFSET_OUT_OF_RANGE) if a partition does not have the offset. Its end
-    is allowed as a start, though it has no record yet."""
-    for partition, beginning in beginnings.items():
-        if not beginning <= offset <= ends[partition]:
-            raise TidelogError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{partition} has no offset {offset}; it begins at {beginning} and ends before "
-                f"{ends[partition]}. --partition chooses a partition, --from time:… fits all",
-            )
+def _until(until: str | None, follow: bool, now_ms: int) -> int | None:
+    if until is not None and follow:
+        raise typer.BadParameter(
+            "--follow has no end; leave out --follow or --until", param_hint="--until"
+        )
+    return None if until in (None, _LOG_END) else _moment(until, now_ms, "--until")
 
 
-async def _write_new_records(consumer: Consumer, request: ConsumeRequest) -> None:
-    written = 0
-    while request.max_records is None or written < request.max_records:
-        records = await consumer.poll(POLL_TIMEOUT_MS, _poll_limit(request, written))
-        _write(records, request)
-        written += len(records)
+def _moment(text: str, now_ms: int, option: str) -> int:
+    try:
+        return parse_moment(text, now_ms)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
-async def _write_up_to(
-    consumer: Consumer, ends: Mapping[TopicPartition, int], request: ConsumeRequest
-) -> None:
-    """Writes records up to the ends that the partitions had at the start."""
-    from tidelog.client.clock import SystemClock
-
-    clock = SystemClock()
-    last_record_ms = clock.monotonic_ms()
-    left = _unfinished(consumer, ends, ends)
-    consumer.assign(left)
-    written = 0
-    while left and (request.max_records is None or written < request.max_records):
-        polled = await consumer.poll(POLL_TIMEOUT_MS, _poll_limit(request, written))
-        records = [r for r in polled if r.offset < ends[TopicPartition(r.topic, r.partition)]]
-        _write(records, request)
-        written += len(records)
-        if polled:
-            last_record_ms = clock.monotonic_ms()
-        elif clock.monotonic_ms() - last_record_ms >= request.timeout_ms:
-            raise TimedOutError(_missing_text(consumer, ends, left, request.timeout_ms))
-        still_left = _unfinished(consumer, left, ends)
-        if len(still_left) < len(left):
-            # Records after the ends of finished partitions are not read.
-            left = still_left
-            consumer.assign(left)
+def _check_choice(key_partition: bool, key: str | None, partitions: list[int] | None) -> None:
+    if not key_partition:
+        return
+    if key is None:
+        raise typer.BadParameter("it needs a key; give --key", param_hint="--key-partition")
+    if partitions:
+        raise typer.BadParameter(
+            "--partition chooses partitions, too; give one of them", param_hint="--key-partition"
+        )
 
 
-def _unfinished(
-    consumer: Consumer,
-    partitions: Iterable[TopicPartition],
-    ends: Mapping[TopicPartition, int],
-) -> list[TopicPartition]:
-    return [p for p in partitions if (consumer.position(p) or 0) < ends[p]]
+def _decoding(text: str | None) -> ValueDecoding | None:
+    if text is None:
+        return None
+    try:
+        return ValueDecoding(text, parse_decoder(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--decode") from error
 
 
-def _missing_text(
-    consumer: Consumer,
-    ends: Mapping[TopicPartition, int],
-    left: Iterable[TopicPartition],
-    timeout_ms: int,
-) -> str:
-    missing = ", ".join(f"{p} from {consumer.position(p)} to {ends[p] - 1}" for p in left)
-    return (
-        f"no record within {timeout_ms / 1000:g} s, though there are more ({missing}); "
-        "tidelog topics describe shows whether they have a leader; a longer --timeout waits longer"
-    )
-
-
-def _poll_limit(request: ConsumeRequest, written: int) -> int:
-    if request.max_records is None:
-        return POLL_RECORDS
-    return min(POLL_RECORDS, request.max_records - written)
-
-
-def _write(records: list[Record], request: ConsumeRequest) -> None:
-    if records:
-        out = sys.stdout.buffer
-        out.write(format_records(records, request.record_format, request.key_separator))
-        out.flush()
+def _filter(key: bytes | None, grep: str | None, decoding: ValueDecoding | None) -> RecordFilter:
+    try:
+        pattern = None if grep is None else parse_pattern(grep)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--grep") from error
+    return RecordFilter(key, pattern, None if decoding is None else decoding.search_text)

@@ -9,12 +9,14 @@ import typer
 
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import (
+    COLUMN_GAP,
     bytes_fields,
     json_line,
     progress_bar,
     shown_bytes,
-    size_text,
+    terminal_width,
     timestamp_text,
+    wrapped,
     write_error,
     write_json,
     write_line,
@@ -23,9 +25,10 @@ from tidelog.cli.output import (
 from tidelog.cli.session import JsonOption, ending_with_a_status, session_of
 from tidelog.model import NO_PRODUCER_ID, Codec
 from tidelog.phrases import plural
+from tidelog.units import size_text
 
 if TYPE_CHECKING:
-    from tidelog.cli.log_check import Frame, LogTally
+    from tidelog.cli.log_check import CheckedFrame, LogTally
 
 _COLUMNS = (
     ("position", 12),
@@ -99,12 +102,14 @@ def _dump(segments: list[Path], *, with_records: bool, as_json: bool) -> LogTall
     for segment in segments:
         if not as_json:
             write_line(f"{segment} ({size_text(segment.stat().st_size)})")
-            write_line("  ".join(name.rjust(width) for name, width in _COLUMNS))
+            if not _is_narrow():
+                write_line("  ".join(name.rjust(width) for name, width in _COLUMNS))
         for frame in walk_segment(segment, tally, with_records=with_records):
             if as_json:
                 write_line(json_line(_document(frame)))
             else:
-                write_line(_row(frame))
+                for line in _row_lines(frame):
+                    write_line(line)
                 _write_records(frame)
     if not as_json:
         write_note(str(tally))
@@ -144,11 +149,17 @@ def _write_faults(tally: LogTally) -> None:
     write_error("\n".join(lines))
 
 
-def _row(frame: Frame) -> str:
+def _is_narrow() -> bool:
+    """Whether the terminal would break the lines of the table."""
+    table = sum(width + COLUMN_GAP for _, width in _COLUMNS) - COLUMN_GAP
+    return terminal_width() < table
+
+
+def _row_lines(frame: CheckedFrame) -> list[str]:
     info = frame.info
     header = info.header
     if info.fault is not None or header is None:
-        return f"{info.position:>12}  {info.size:>9}  DAMAGED: {info.fault}"
+        return [f"{info.position:>12}  {info.size:>9}  DAMAGED: {info.fault}"]
     producer = "-"
     if header.producer_id != NO_PRODUCER_ID:
         producer = f"{header.producer_id}/{header.producer_epoch}/{header.base_sequence}"
@@ -163,9 +174,11 @@ def _row(frame: Frame) -> str:
         timestamp_text(header.base_timestamp_ms),
         producer,
     )
-    return "  ".join(
-        str(cell).rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)
-    )
+    if _is_narrow():
+        named = (f"{name} {cell}" for cell, (name, _) in zip(cells, _COLUMNS, strict=True))
+        return wrapped(", ".join(named), terminal_width())
+    padded = (str(cell).rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True))
+    return ["  ".join(padded)]
 
 
 def _codec_name(codec: int) -> str:
@@ -175,7 +188,7 @@ def _codec_name(codec: int) -> str:
         return str(codec)
 
 
-def _write_records(frame: Frame) -> None:
+def _write_records(frame: CheckedFrame) -> None:
     header, columns = frame.info.header, frame.columns
     if columns is None or header is None:
         return
@@ -190,7 +203,7 @@ def _write_records(frame: Frame) -> None:
         )
 
 
-def _document(frame: Frame) -> dict[str, Any]:
+def _document(frame: CheckedFrame) -> dict[str, Any]:
     header, columns = frame.info.header, frame.columns
     document: dict[str, Any] = {
         "segment": str(frame.segment),

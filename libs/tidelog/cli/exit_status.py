@@ -13,6 +13,8 @@ class ExitStatus(enum.IntEnum):
     FAILED = 1
     USAGE = 2
     NOT_FOUND = 3
+    # An alias: what a dry run of `apply` compared differs.
+    DRIFT = 3
     UNREACHABLE = 4
     TIMED_OUT = 5
     INTERRUPTED = 130
@@ -22,11 +24,12 @@ class ExitStatus(enum.IntEnum):
 EPILOG = """\b
 Exit status:
   0    done
-  1    rejected or failed; or a log that is damaged, a history with anomalies,
-       a finding of explain, a broker that cannot be stopped without harm,
-       an operation that failed
+  1    rejected or failed; or a log that is damaged, a backup that is damaged
+       or lacks records, a history with anomalies, a finding of explain, a
+       broker that cannot be stopped without harm, an operation that failed
   2    wrong usage: an option, an argument, a file that cannot be read
-  3    no such topic, partition, broker or operation
+  3    no such topic, partition, broker or operation; or a dry run of apply
+       found differences
   4    the cluster cannot be reached
   5    timed out, or the outcome is not known
   130  interrupted by Ctrl-C before it was done
@@ -46,7 +49,7 @@ class UsageError(Exception):
     """The request is invalid; the message says what would be valid."""
 
 
-class NotConfirmedError(UsageError):
+class ConfirmationRequiredError(UsageError):
     """A destructive command was not confirmed, and without a terminal it cannot ask."""
 
 

@@ -12,18 +12,19 @@ import typer
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.connection import check_any_listens, no_service_answers
 from tidelog.cli.exit_status import ExitStatus, UsageError
-from tidelog.cli.operating.options import shared_options
-from tidelog.cli.output import write_json, write_line
-from tidelog.cli.session import Session
+from tidelog.cli.operating.command_options import shared_options
+from tidelog.cli.output import terminal_width, write_json, write_line
+from tidelog.cli.session import Session, unbounded_seconds_option
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import LEAST_ANSWER_MS
+from tidelog.inspection.state_reports import LEAST_ANSWER_MS
 from tidelog.model import MAX_INT32
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
-    from tidelog.inspection.model import Explanation, Finding, Scope
+    from tidelog.inspection.state_reports import Explanation, Finding, Scope
 
 MAX_TIMEOUT_SECONDS = 60.0
+DEFAULT_TIMEOUT_SECONDS = 2.0
 # Severities that count as faults; `info` does not.
 _FAULTS = ("critical", "warning")
 _WIDTH = 100
@@ -58,13 +59,13 @@ async def explain(
     ] = None,
     timeout: Annotated[
         float,
-        typer.Option(
+        unbounded_seconds_option(
             "--timeout",
-            metavar="SECONDS",
-            help=f"Time in which services have to answer, {LEAST_ANSWER_MS / 1000:g} to "
-            f"{MAX_TIMEOUT_SECONDS:g}; a healthy one may need the minimum.",
+            f"Time in which services have to answer, {LEAST_ANSWER_MS} ms to "
+            f"{MAX_TIMEOUT_SECONDS:g} s; a healthy one may need the minimum.",
+            DEFAULT_TIMEOUT_SECONDS,
         ),
-    ] = 2.0,
+    ] = DEFAULT_TIMEOUT_SECONDS,
 ) -> ExitStatus:
     """Report current problems, their causes and the next steps. Exit status 0: there are none.
 
@@ -80,7 +81,7 @@ async def explain(
     if session.as_json:
         write_json(document(explained))
     else:
-        for line in lines(explained, scope):
+        for line in lines(explained, scope, terminal_width(_WIDTH)):
             write_line(line)
     return ExitStatus.DONE if is_well(explained) else ExitStatus.FAILED
 
@@ -112,7 +113,7 @@ def parse_scope(targets: Sequence[str], broker: int | None = None) -> Scope:
     Scope(topic='sea', partition=3, broker=2)
     """
     from tidelog.cli.trace_targets import parse_number, parse_target
-    from tidelog.inspection.model import Scope
+    from tidelog.inspection.state_reports import Scope
 
     named = list(targets)
     if named[-2:-1] == [_BROKER]:
@@ -162,25 +163,26 @@ def document(explained: Explanation) -> dict[str, object]:
     return {"well": is_well(explained)} | asdict(explained)
 
 
-def lines(explained: Explanation, scope: Scope) -> Iterator[str]:
+def lines(explained: Explanation, scope: Scope, width: int = _WIDTH) -> Iterator[str]:
     """Yields text for people: for each finding a headline, its evidence, what it follows from, and
-    the next step."""
+    the next step. Lines are wrapped at words to `width`."""
     for finding in explained.findings:
-        yield from _finding_lines(finding)
+        yield from _finding_lines(finding, width)
         yield ""
-    yield from _wrapped(_verdict(explained, scope), "")
+    yield from _wrapped(_verdict(explained, scope), width)
     if explained.silent:
-        yield from _wrapped(f"No answer from {', '.join(explained.silent)}.", "")
+        yield from _wrapped(f"No answer from {', '.join(explained.silent)}.", width)
 
 
-def _finding_lines(finding: Finding) -> Iterator[str]:
-    yield from _wrapped(f"{finding.severity.upper()} {finding.cause}: {finding.summary}", "", 2)
+def _finding_lines(finding: Finding, width: int) -> Iterator[str]:
+    headline = f"{finding.severity.upper()} {finding.cause}: {finding.summary}"
+    yield from _wrapped(headline, width, hanging=2)
     for line in finding.evidence:
-        yield from _wrapped(line, f"{_INDENT}- ")
+        yield from _wrapped(line, width, f"{_INDENT}- ")
     if finding.because:
-        yield from _wrapped(f"follows from {', '.join(finding.because)}", f"{_INDENT}<- ")
+        yield from _wrapped(f"follows from {', '.join(finding.because)}", width, f"{_INDENT}<- ")
     if finding.next_step:
-        yield from _wrapped(finding.next_step, f"{_INDENT}-> ")
+        yield from _wrapped(finding.next_step, width, f"{_INDENT}-> ")
 
 
 def _verdict(explained: Explanation, scope: Scope) -> str:
@@ -193,7 +195,8 @@ def _verdict(explained: Explanation, scope: Scope) -> str:
     ]
     wrong = [f"{count} {severity}" for severity, count in counts if count]
     if wrong:
-        return f"{', '.join(wrong)}, {source}."
+        findings = "finding" if sum(count for _, count in counts) == 1 else "findings"
+        return f"{' and '.join(wrong)} {findings}, {source}."
     return f"All is well with {_subject(scope)}, {source}."
 
 
@@ -207,11 +210,11 @@ def _subject(scope: Scope) -> str:
     return " on ".join(named) or "the cluster"
 
 
-def _wrapped(text: str, first: str, hanging: int | None = None) -> list[str]:
+def _wrapped(text: str, width: int, first: str = "", hanging: int | None = None) -> list[str]:
     indent = " " * (len(first) if hanging is None else hanging)
     return textwrap.wrap(
         text,
-        _WIDTH,
+        width,
         initial_indent=first,
         subsequent_indent=indent,
         break_long_words=False,

@@ -8,7 +8,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from tidelog.cli.exit_status import ExitStatus, NotConfirmedError, status_of
+from tidelog.cli.exit_status import ConfirmationRequiredError, ExitStatus, status_of
 from tidelog.cli.output import write_json
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 
@@ -34,7 +34,7 @@ def json_error(error: BaseException, message: str = "") -> dict[str, dict[str, A
     code = _CODES.get(status, _OS_ERROR)
     retriable = status in (ExitStatus.UNREACHABLE, ExitStatus.TIMED_OUT)
     outcome_unknown = status is ExitStatus.TIMED_OUT
-    if isinstance(error, NotConfirmedError):
+    if isinstance(error, ConfirmationRequiredError):
         code = ErrorCode.NOT_CONFIRMED.name
     if isinstance(error, TidelogError):
         code = error.code.name

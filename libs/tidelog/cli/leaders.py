@@ -10,9 +10,9 @@ import typer
 from tidelog.cli.completion import leaders_argument, partitions_argument
 from tidelog.cli.exit_status import EPILOG, ExitStatus, status_of_results
 from tidelog.cli.operating.beginning import traced_change
+from tidelog.cli.operating.command_options import MutationOptions, shared_options
 from tidelog.cli.operating.documents import leader_document
 from tidelog.cli.operating.help_epilog import ERROR_FIELDS, help_epilog
-from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.plan_view import write_leaders
 from tidelog.cli.operating.targets import parse_leaders, parse_selection
 from tidelog.cli.output import write_json, write_line, write_note

@@ -17,9 +17,15 @@ class Line(NamedTuple):
     data: bytes | None
 
 
-class KeyedValue(NamedTuple):
+class LineRecord(NamedTuple):
+    """A record to produce. Without a partition the key chooses one; without a timestamp it has the
+    time at which it is sent."""
+
     key: bytes | None
-    value: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
 
 
 class LineError(Exception):
@@ -78,16 +84,16 @@ def parse_separator(text: str) -> bytes:
     return separator
 
 
-def to_keyed_value(line: Line, separator: bytes | None) -> KeyedValue:
+def to_record(line: Line, separator: bytes | None) -> LineRecord:
     """Splits a line into key and value. Raises `LineError`."""
     if line.data is None:
         raise LineError(f"longer than {MAX_LINE_BYTES:,} bytes, which no batch can hold")
     if separator is None:
-        return KeyedValue(None, line.data)
+        return LineRecord(None, line.data)
     key, found, value = line.data.partition(separator)
     if not found:
         raise LineError(
             f"has no {separator.decode('utf-8', 'replace')!r} between key and value; "
             "add it, or leave out --key-separator"
         )
-    return KeyedValue(key, value)
+    return LineRecord(key, value)

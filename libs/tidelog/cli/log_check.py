@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.batch_slices import decode_slices
-from tidelog.cli.output import size_text
 from tidelog.errors import TidelogError
 from tidelog.log_dump import dump_segment
 from tidelog.log_format import FRAME_HEADER_BYTES, FrameInfo
@@ -16,6 +15,7 @@ from tidelog.model import Batch
 from tidelog.phrases import plural
 from tidelog.record_batch import Columns, decode
 from tidelog.record_limits import HIGHEST_MAX_BATCH_RECORDS
+from tidelog.units import size_text
 
 # Damaged places that are named individually.
 MAX_NAMED_FAULTS = 100
@@ -36,7 +36,7 @@ class Fault(NamedTuple):
         )
 
 
-class Frame(NamedTuple):
+class CheckedFrame(NamedTuple):
     """A frame of a segment.
 
     - `batch`: None if the frame is damaged or records were not requested.
@@ -72,7 +72,7 @@ class LogTally:
         )
 
 
-def walk_segment(segment: Path, tally: LogTally, *, with_records: bool) -> Iterator[Frame]:
+def walk_segment(segment: Path, tally: LogTally, *, with_records: bool) -> Iterator[CheckedFrame]:
     """Yields the frames of a segment, damaged ranges included, and adds them to the tally."""
     tally.segments += 1
     with segment.open("rb") as file:
@@ -88,7 +88,7 @@ def walk_segment(segment: Path, tally: LogTally, *, with_records: bool) -> Itera
                     file.seek(info.position + FRAME_HEADER_BYTES)
                     batch = Batch(info.header, file.read(info.size - FRAME_HEADER_BYTES))
                     columns = _open(segment, info, batch, tally)
-            yield Frame(segment, info, batch, columns)
+            yield CheckedFrame(segment, info, batch, columns)
 
 
 def _open(segment: Path, info: FrameInfo, batch: Batch, tally: LogTally) -> Columns | None:

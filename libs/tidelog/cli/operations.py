@@ -12,6 +12,7 @@ import typer
 from tidelog.cli.completion import OperationArgument, RunningOperationArgument
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.operating.beginning import follow_to_end, in_doubt, run_operation
+from tidelog.cli.operating.command_options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.consent import check_can_confirm, confirms, declined, notes_on_terminal
 from tidelog.cli.operating.documents import plan_document, progress_document
 from tidelog.cli.operating.help_epilog import (
@@ -26,7 +27,6 @@ from tidelog.cli.operating.operation_view import (
     progress_text,
     state_text,
 )
-from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.plan_view import MAX_MOVES_CONFIRMED, move_lines
 from tidelog.cli.operating.watching import (
     DEFAULT_INTERVAL_SECONDS,
@@ -38,7 +38,6 @@ from tidelog.cli.operating.watching import (
 from tidelog.cli.operating.watching import watch as watch_operation
 from tidelog.cli.output import (
     ids_text,
-    size_text,
     timestamp_text,
     write_json,
     write_line,
@@ -48,6 +47,7 @@ from tidelog.cli.output import (
 from tidelog.cli.session import Session, seconds_option
 from tidelog.errors import TidelogError
 from tidelog.phrases import plural
+from tidelog.units import size_text
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import MoveProgress, Operation, Plan
@@ -164,7 +164,7 @@ async def moves(
 @app.command(
     epilog=help_epilog(
         "tidelog operations watch grow",
-        "tidelog operations watch grow --timeout 600 --json",
+        "tidelog operations watch grow --timeout 10m --json",
         json=f"a document a line, whenever something has changed: {OPERATION_FIELDS}",
     )
 )
@@ -174,7 +174,12 @@ async def watch(
     operation_id: OperationArgument,
     interval: Annotated[
         float,
-        seconds_option("--interval", "Time between two requests.", MAX_INTERVAL_SECONDS),
+        seconds_option(
+            "--interval",
+            "Time between two requests.",
+            MAX_INTERVAL_SECONDS,
+            DEFAULT_INTERVAL_SECONDS,
+        ),
     ] = DEFAULT_INTERVAL_SECONDS,
     timeout: Annotated[
         float | None,

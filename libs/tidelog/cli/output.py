@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Tables for files and pipes are never wrapped: an id or address that is broken cannot be copied.
 PLAIN_WIDTH = 10_000
+# Prose outside of tables is not wider than this on a terminal.
+PARAGRAPH_WIDTH = 100
 # Spaces between two columns of a table.
 COLUMN_GAP = 2
 # A cell of this many words or more may be wrapped.
@@ -75,18 +77,6 @@ def timestamp_text(timestamp_ms: int) -> str:
     except (OverflowError, ValueError, OSError):
         return str(timestamp_ms)
     return f"{seconds:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
-
-
-def size_text(size_bytes: float) -> str:
-    """
-    >>> size_text(512), size_text(3_400_000)
-    ('512 B', '3.4 MB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if size_bytes < 1000 or unit == "GB":
-            break
-        size_bytes /= 1000
-    return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
 
 
 def duration_text(duration_ms: int) -> str:
@@ -170,15 +160,12 @@ def _column_widths(
     """Returns widths in terminal cells; some characters take two. None if no table fits."""
     from rich.cells import cell_len
 
-    def least_of(cell: str) -> int:
-        return max(map(cell_len, cell.split() if _is_prose(cell) else [cell]))
-
     free = width - COLUMN_GAP * (len(columns) - 1)
     natural = [max(map(cell_len, column)) for column in zip(columns, *rows, strict=True)]
     if sum(natural) <= free:
         return natural
     least = [
-        max([cell_len(name), *map(least_of, column)])
+        max([cell_len(name), *map(_widest_word, column)])
         for name, *column in zip(columns, *rows, strict=True)
     ]
     spare = free - sum(least)
@@ -217,18 +204,98 @@ def _table(
 
 
 def _blocks(columns: Sequence[str], cells: Sequence[Sequence[Text]], console: Console) -> list[str]:
-    """Returns a line for each cell, with an empty line between two rows. Long lines are not
-    wrapped."""
-    name_width = max(map(len, columns)) + COLUMN_GAP
+    """Returns a line for each cell, with an empty line between two rows. Prose is wrapped at words.
+    A value that does not fit beside its name is on a line of its own."""
+    from rich.cells import cell_len
+
+    name_width = max(map(cell_len, columns)) + COLUMN_GAP
     lines: list[str] = []
     for row in cells:
         if lines:
             lines.append("")
         for column, cell in zip(columns, row, strict=True):
-            with console.capture() as rendered:
-                console.print(column.ljust(name_width), cell, sep="", soft_wrap=True, style=None)
-            lines.append(rendered.get().rstrip())
+            beside = console.width - name_width
+            name = column.ljust(name_width)
+            if cell.cell_len <= beside or _widest_word(cell.plain) > console.width:
+                lines.append(_rendered(console, name, cell))
+                continue
+            indent = name_width if _widest_word(cell.plain) <= beside else 0
+            pieces = cell.wrap(console, console.width - indent)
+            lines += [name.rstrip()] if not indent else []
+            for number, piece in enumerate(pieces):
+                first = name if indent and not number else " " * indent
+                lines.append(_rendered(console, first, piece))
     return lines
+
+
+def _widest_word(cell: str) -> int:
+    """Returns the width of the longest part that stays in one piece."""
+    from rich.cells import cell_len
+
+    return max(map(cell_len, cell.split() if _is_prose(cell) else [cell]), default=0)
+
+
+def _rendered(console: Console, name: str, cell: Text) -> str:
+    with console.capture() as rendered:
+        console.print(name, cell, sep="", soft_wrap=True, style=None)
+    return rendered.get().rstrip()
+
+
+def terminal_width(most: int = PLAIN_WIDTH) -> int:
+    """Returns the width of the terminal, at most `most`; `most` for files and pipes."""
+    import shutil
+
+    return min(most, shutil.get_terminal_size().columns) if sys.stdout.isatty() else most
+
+
+def write_field(name: str, text: str, name_width: int) -> None:
+    for line in field_lines(name, text, name_width, terminal_width()):
+        write_line(line)
+
+
+def field_lines(name: str, text: str, name_width: int, width: int) -> list[str]:
+    """Returns one line, or, if that is wider than `width`, lines that are wrapped at words: an
+    address that is broken cannot be copied.
+
+    >>> field_lines("Standby", "2 at a:1, 3 at b:1", 10, 80)
+    ['Standby   2 at a:1, 3 at b:1']
+    >>> field_lines("Standby", "2 at a:1, 3 at b:1", 10, 19)
+    ['Standby', '  2 at a:1, 3 at', '  b:1']
+    """
+    from rich.cells import cell_len
+
+    line = name.ljust(name_width) + text
+    if cell_len(line) <= width:
+        return [line]
+    return [name, *wrapped(text, width)]
+
+
+def paragraph(text: str, *, on_terminal: bool) -> list[str]:
+    """Returns lines of at most PARAGRAPH_WIDTH on a terminal, wrapped at words alone; one line for
+    files and pipes."""
+    import shutil
+    import textwrap
+
+    if not on_terminal:
+        return [text]
+    width = min(PARAGRAPH_WIDTH, shutil.get_terminal_size().columns)
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Returns indented lines that are wrapped at words alone. A word that is wider than a line is
+    not indented."""
+    import textwrap
+
+    indent = "  " if max(map(len, text.split()), default=0) <= width - 2 else ""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def write_note(text: str) -> None:

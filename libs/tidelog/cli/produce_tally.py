@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.cli.exit_status import ExitStatus, status_of
-from tidelog.cli.output import size_text
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.phrases import plural
+from tidelog.units import size_text
 
 # Failures that are named individually; others are counted by kind.
 MAX_NAMED_FAILURES = 10
@@ -38,9 +38,14 @@ class UnsentLines(NamedTuple):
 
 @dataclass(slots=True)
 class ProduceTally:
-    """`stopped`: an error that would affect the following lines too has occurred, so that no more
-    lines are sent."""
+    """The outcomes so far.
 
+    - `stops_at_lines`: whether a line that cannot be sent, or is rejected, stops the rest, too.
+    - `stopped`: an error that would affect the following lines too has occurred, or one at which
+      the caller wants to stop, so that no more lines are sent.
+    """
+
+    stops_at_lines: bool = False
     taken: int = 0
     delivered: int = 0
     delivered_bytes: int = 0
@@ -68,8 +73,8 @@ class ProduceTally:
         if len(self.named) < MAX_NAMED_FAILURES:
             self.named.append(UnsentLines(first, last, count, str(error)))
         self.kinds[error.code.name if isinstance(error, TidelogError) else NO_RECORD] += count
-        if isinstance(error, TidelogError):
-            self.stopped = self.stopped or error.code not in _ERRORS_OF_LINES
+        of_line = not isinstance(error, TidelogError) or error.code in _ERRORS_OF_LINES
+        self.stopped = self.stopped or self.stops_at_lines or not of_line
         # The worst status counts: an unknown outcome is worse than a rejection.
         self.status = max(self.status, status_of(error))
 
@@ -84,6 +89,20 @@ class ProduceTally:
             lines.append(f"  and {others:,} more; in all:")
             lines += [f"  {count:,} × {kind}" for kind, count in self.kinds.most_common()]
         return lines
+
+    def progress(self, seconds: float, delivered_before: int, share: float | None) -> str:
+        """Returns a line about the records delivered so far.
+
+        - `delivered_before`: those that were delivered `seconds` ago, for the current rate.
+        - `share`: of the input that was read; None: not known.
+        """
+        rate = (self.delivered - delivered_before) / seconds if seconds else 0.0
+        percent = "" if share is None else f", {share:.0%} of the input".replace("%", " %")
+        unsent = f", {self.unsent:,} not delivered" if self.unsent else ""
+        return (
+            f"{plural(self.delivered, 'record')} ({size_text(self.delivered_bytes)}) delivered, "
+            f"{rate:,.0f} records/s{percent}{unsent}"
+        )
 
     def summary(self, topic: str, seconds: float, *, acknowledged: bool) -> str:
         """Returns one line with counts and rates."""

@@ -12,8 +12,8 @@ import typer
 from tidelog.cli.completion import complete_topic
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.operating.beginning import run_operation
+from tidelog.cli.operating.command_options import MutationOptions, operation_options
 from tidelog.cli.operating.documents import begun_document
-from tidelog.cli.operating.options import MutationOptions, operation_options
 from tidelog.cli.output import write_json, write_line
 from tidelog.cli.session import Session
 from tidelog.phrases import plural

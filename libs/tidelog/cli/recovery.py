@@ -12,6 +12,7 @@ import typer
 from tidelog.cli.completion import leaders_argument, partitions_argument
 from tidelog.cli.exit_status import EPILOG, ExitStatus, UsageError, status_of_results
 from tidelog.cli.operating.beginning import traced_change
+from tidelog.cli.operating.command_options import MutationOptions, shared_options
 from tidelog.cli.operating.consent import (
     check_can_confirm,
     confirms_by_name,
@@ -20,7 +21,6 @@ from tidelog.cli.operating.consent import (
 )
 from tidelog.cli.operating.documents import Document, error_document
 from tidelog.cli.operating.help_epilog import ERROR_FIELDS, help_epilog
-from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.recovery_view import MAX_DESCRIBE_MS, choice_text, recovery_lines
 from tidelog.cli.operating.targets import parse_leaders, parse_selection
 from tidelog.cli.output import write_error, write_json, write_line, write_note

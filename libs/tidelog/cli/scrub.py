@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli.operating.command_options import MutationOptions, shared_options
 from tidelog.cli.operating.help_epilog import help_epilog
-from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import timestamp_text, write_json, write_note, write_table
 from tidelog.cli.session import Session
 from tidelog.inspection.scrub_progress import ScrubProgress

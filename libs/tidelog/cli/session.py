@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidelog.cli.connection import Bootstrap, check_any_listens, find_bootstrap
+from tidelog.cli.contexts import contexts_path, load_contexts
 from tidelog.cli.exit_status import (
     ClusterUnreachableError,
     ExitStatus,
@@ -28,13 +29,14 @@ from tidelog.cli.lines import parse_separator
 from tidelog.cli.output import write_error, write_json
 from tidelog.cli.streams import stop_writing
 from tidelog.errors import TidelogError
+from tidelog.units import format_duration_ms, parse_duration_ms
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, Consumer, Producer
     from tidelog.client.connections import Connections
     from tidelog.client.service_states import ReportedStates
     from tidelog.inspection.gateway_reports import AnnouncedGateway
-    from tidelog.inspection.model import StateRequest
+    from tidelog.inspection.state_reports import StateRequest
 
 BootstrapOption = Annotated[
     str | None,
@@ -42,8 +44,18 @@ BootstrapOption = Annotated[
         "--bootstrap",
         metavar="HOST:PORT,…",
         show_default=False,
-        help="Brokers to connect to first. Default: $TIDELOG_BOOTSTRAP, else the local cluster's "
+        help="Brokers to connect to first. Default: those of --context, else $TIDELOG_BOOTSTRAP, "
+        "else the context $TIDELOG_CONTEXT or the current one, else the local cluster's "
         ".tidelog/cluster.json here or above, else the default ports of this machine.",
+    ),
+]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        show_default=False,
+        help="Context with the addresses of the cluster (tidelog context list).",
     ),
 ]
 JsonOption = Annotated[
@@ -55,6 +67,8 @@ LEAST_SECONDS = 0.1
 MOST_SECONDS = 31 * 86_400.0
 # Timeout of the request to each controller; the requests run in parallel.
 FIND_GATEWAYS_MS = 1_000
+# Time that each service has to describe itself.
+STATES_TIMEOUT_MS = 2_000
 _EXPECTED = (TidelogError, UsageError, ClusterUnreachableError, TimedOutError, OSError)
 
 
@@ -62,17 +76,39 @@ _EXPECTED = (TidelogError, UsageError, ClusterUnreachableError, TimedOutError, O
 class Session:
     """The settings that all commands share.
 
+    - `context`: the name that --context gives.
     - `connections`: None outside of tests; each client opens its own.
     - `interactive`: whether the command may ask for confirmation. None: if stdin is a terminal.
     """
 
     bootstrap: str | None = None
+    context: str | None = None
     as_json: bool = False
     connections: Connections | None = None
     interactive: bool | None = None
 
     def found_bootstrap(self) -> Bootstrap:
-        return find_bootstrap(self.bootstrap, os.environ, Path.cwd())
+        return find_bootstrap(
+            self.bootstrap,
+            os.environ,
+            Path.cwd(),
+            self.context,
+            lambda: load_contexts(contexts_path()),
+        )
+
+    def source_of_addresses(self) -> str:
+        """Returns what names the addresses of brokers; "" if that is invalid."""
+        try:
+            return self.found_bootstrap().source
+        except UsageError:
+            return ""
+
+    def protected_context(self) -> str:
+        """Returns the name of the protected context that applies although the command line does not
+        name it; "" if there is none."""
+        found = self.found_bootstrap()
+        is_protected = found.context is not None and found.context.protected
+        return found.context_name if is_protected and not found.is_named else ""
 
     def can_prompt(self) -> bool:
         return sys.stdin.isatty() if self.interactive is None else self.interactive
@@ -90,15 +126,17 @@ class Session:
         """Returns the known addresses of brokers and controllers, whether they listen or not.
         Raises `UsageError`."""
         bootstrap = self.found_bootstrap()
-        named = (address for _, _, address in bootstrap.services)
-        return list(dict.fromkeys((*_addresses_in(bootstrap), *named)))
+        return list(dict.fromkeys((*_addresses_in(bootstrap), *bootstrap.known_addresses())))
 
-    async def service_states(self, request: StateRequest) -> ReportedStates:
-        """Returns the states of all services, and which of them do not answer."""
+    async def service_states(
+        self, request: StateRequest, timeout_ms: int = STATES_TIMEOUT_MS
+    ) -> ReportedStates:
+        """Returns the states of all services, and which of them do not answer in time."""
         from tidelog.client.clock import SystemClock
         from tidelog.client.service_states import ServiceStates
 
-        return await ServiceStates(self.service_addresses(), SystemClock()).ask(request)
+        states = ServiceStates(self.service_addresses(), SystemClock())
+        return await states.ask(request, timeout_ms)
 
     async def gateways(self, controllers: Iterable[str]) -> list[AnnouncedGateway]:
         """Returns the gateways that the controllers at these addresses report in time."""
@@ -144,7 +182,9 @@ class Session:
         """
         import asyncio
 
-        with ending_with_a_status(when_interrupted, as_json=self.as_json and not streams):
+        with ending_with_a_status(
+            when_interrupted, as_json=self.as_json and not streams, source=self.source_of_addresses
+        ):
             status = asyncio.run(work())
         if status:
             raise typer.Exit(status)
@@ -160,28 +200,63 @@ def _addresses_in(bootstrap: Bootstrap) -> list[str]:
 
 
 def session_of(
-    context: typer.Context, bootstrap: str | None = None, as_json: bool = False
+    context: typer.Context,
+    bootstrap: str | None = None,
+    as_json: bool = False,
+    context_name: str | None = None,
 ) -> Session:
     """Returns the session. Options of the command override those before the command."""
     session = context.obj if isinstance(context.obj, Session) else Session()
     return replace(
         session,
         bootstrap=bootstrap or session.bootstrap,
+        context=session.context if context_name is None else context_name,
         as_json=as_json or session.as_json,
     )
 
 
-def seconds_option(name: str, help_text: str, most: float = MOST_SECONDS) -> Any:
-    """Returns an option that rejects times out of range. The parser's own ranges let NaN pass."""
+def seconds_option(
+    name: str, help_text: str, most: float = MOST_SECONDS, default: float | None = None
+) -> Any:
+    """Returns an option for a duration, in seconds if it has no unit. The parser's own ranges let
+    NaN pass. `default`: as help shows it; None: not at all."""
 
-    def check(value: float | None) -> float | None:
-        if value is not None and not LEAST_SECONDS <= value <= most:
+    def parse(given: str | float) -> float:
+        try:
+            seconds = parse_duration_ms(str(given), bare_unit_ms=1_000) / 1_000
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        if not LEAST_SECONDS <= seconds <= most:
             raise typer.BadParameter(
-                f"{value:g} s is out of range; give {LEAST_SECONDS:g} to {most:.15g} seconds"
+                f"{seconds:g} s is out of range; give {LEAST_SECONDS:g} to {most:.15g} seconds"
             )
-        return value
+        return seconds
 
-    return typer.Option(name, metavar="SECONDS", callback=check, help=help_text)
+    return _seconds_option(name, parse, help_text, default)
+
+
+def unbounded_seconds_option(name: str, help_text: str, default: float) -> Any:
+    """Returns an option as `seconds_option` does, whose range the command checks. A number without
+    a unit may be any that Python reads."""
+
+    def parse(given: str | float) -> float:
+        try:
+            return float(given)
+        except ValueError:
+            pass
+        try:
+            return parse_duration_ms(str(given)) / 1_000
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return _seconds_option(name, parse, help_text, default)
+
+
+def _seconds_option(
+    name: str, parse: Callable[[Any], float], help_text: str, default: float | None
+) -> Any:
+    shown = False if default is None else format_duration_ms(round(1_000 * default))
+    return typer.Option(name, metavar="DURATION", parser=parse, help=help_text, show_default=shown)
 
 
 def key_separator_option(help_text: str) -> Any:
@@ -200,10 +275,14 @@ def separator_from(option: str | None) -> bytes | None:
 
 @contextmanager
 def ending_with_a_status(
-    when_interrupted: ExitStatus = ExitStatus.INTERRUPTED, *, as_json: bool = False
+    when_interrupted: ExitStatus = ExitStatus.INTERRUPTED,
+    *,
+    as_json: bool = False,
+    source: Callable[[], str] = str,
 ) -> Iterator[None]:
     """Turns errors that a user can fix into a message and `typer.Exit`; with `as_json` also into a
-    document."""
+    document. `source`: what names the addresses, which the error of a cluster that cannot be
+    reached includes."""
     try:
         yield
         sys.stdout.flush()
@@ -218,7 +297,11 @@ def ending_with_a_status(
         # importing it would import gRPC.
         if not isinstance(error, _EXPECTED) and status is not ExitStatus.UNREACHABLE:
             raise
-        write_error(str(error))
+        message = str(error)
+        named = source() if status is ExitStatus.UNREACHABLE else ""
+        if named not in message:
+            message = f"{message} (the addresses are from {named})"
+        write_error(message)
         if as_json:
-            write_json(json_error(error))
+            write_json(json_error(error, message))
         raise typer.Exit(status) from error

@@ -8,11 +8,12 @@ import typer
 
 from tidelog.cli.exit_status import EPILOG, ExitStatus
 from tidelog.cli.operating.beginning import traced_change
+from tidelog.cli.operating.command_options import MutationOptions, shared_options
 from tidelog.cli.operating.help_epilog import help_epilog
-from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.targets import parse_rate
-from tidelog.cli.output import size_text, write_json, write_line, write_note
+from tidelog.cli.output import write_json, write_line, write_note
 from tidelog.cli.session import Session
+from tidelog.units import format_size_bytes
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import Throttle
@@ -98,5 +99,4 @@ def rate_text(throttle: Throttle) -> str:
     rate = throttle.bytes_per_second
     if rate is None:
         return "bandwidth without limit"
-    exact = "" if rate < 1000 else f" ({rate:,} bytes)"
-    return f"at most {size_text(rate)} a second{exact} from and to each broker"
+    return f"at most {format_size_bytes(rate)} a second from and to each broker"

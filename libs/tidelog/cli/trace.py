@@ -14,12 +14,14 @@ from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.output import json_line, timestamp_text, write_line, write_note
 from tidelog.cli.session import (
     BootstrapOption,
+    ContextOption,
     JsonOption,
     Session,
     ending_with_a_status,
     session_of,
 )
 from tidelog.errors import TidelogError
+from tidelog.model import TopicPartition
 from tidelog.phrases import plural
 
 if TYPE_CHECKING:
@@ -60,9 +62,12 @@ def trace(
         typer.Option("--files", help="Read these log files (gzip too) instead of the cluster."),
     ] = False,
     bootstrap: BootstrapOption = None,
+    context_name: ContextOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the changes of a partition in the order of their causes, with every stage.
+
+    Begins with the partition: its leader and ISR after these changes, and their number.
 
     Queries all services, and reads the topic __state_changes, which holds the events of services
     that have ended. A deleted topic can be traced as long as a service keeps its events.
@@ -74,7 +79,7 @@ def trace(
 
     Example: tidelog trace --files broker-*.log controller-*.log.gz sea/3
     """
-    session = session_of(context, bootstrap, as_json)
+    session = session_of(context, bootstrap, as_json, context_name)
     with ending_with_a_status():
         if files and follow:
             raise UsageError("--follow queries the cluster, and --files does not; give one of them")
@@ -187,7 +192,9 @@ def _show(changes: Sequence[ChangeTrace], scope: TraceScope, *, as_json: bool) -
     elif scope.partition is None:
         for line in trace_view.condensed_lines(changes):
             write_line(line)
-    else:
+    elif changes:
+        write_line(trace_view.partition_line(changes, TopicPartition(scope.topic, scope.partition)))
+        write_line()
         for line in trace_view.stories(changes):
             write_line(line)
 

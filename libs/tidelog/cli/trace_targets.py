@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
-
 from tidelog.cli.exit_status import UsageError
+from tidelog.cli.positions import parse_moment
 from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
 from tidelog.request_bounds import check_topic_name
 from tidelog.state_changes.tracing import TraceScope
-
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_AGE = re.compile(r"-?(\d{1,15})(ms|s|m|h|d)")
 
 
 def parse_target(text: str) -> TraceScope:
@@ -51,12 +46,7 @@ def parse_since(text: str, now_ms: int) -> int:
     >>> parse_since("10m", now_ms=1_000_000), parse_since("1970-01-01T00:00:02Z", now_ms=0)
     (400000, 2000)
     """
-    age = _AGE.fullmatch(text)
-    if age:
-        return max(0, now_ms - int(age[1]) * _UNIT_MS[age[2]])
     try:
-        return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
-    except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"--since {text!r} is neither an age, as 10m or 2h, nor a time, as 2026-01-31T08:30:00Z"
-        ) from None
+        return parse_moment(text, now_ms)
+    except ValueError as error:
+        raise UsageError(f"--since: {error}") from None

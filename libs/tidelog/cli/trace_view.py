@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.phrases import plural
-from tidelog.state_changes.change_trace import ChangeTrace, Gap, Part
+from tidelog.state_changes.change_trace import ChangeTrace, MissingStage, Part
 from tidelog.state_changes.event import (
     NO_BROKER,
     NO_PARTITION,
@@ -20,6 +20,7 @@ from tidelog.state_changes.event import (
     StateChange,
 )
 from tidelog.state_changes.json_form import format_time, to_object
+from tidelog.state_changes.tracing import is_creation
 
 # Kinds that are about a broker and that a controller carries out.
 _DONE_TO_BROKERS = (Kind.LEADER_UNREACHABLE, Kind.BROKER_FENCED)
@@ -37,6 +38,30 @@ _UNKNOWN = {
     Stage.COMPLETED: "whether it was completed is not known",
     Stage.ACKNOWLEDGED: "completed, and whether that was acknowledged is not known",
 }
+
+
+def partition_line(changes: Sequence[ChangeTrace], name: TopicPartition) -> str:
+    """Returns what the changes of a partition led to: the line that its trace begins with."""
+    own = [change for change in changes if change.name == name]
+    of_key = [
+        event
+        for change in own
+        for part in change.parts
+        for event in part.stages
+        if part.broker == NO_BROKER and event.stage is Stage.COMPLETED
+    ]
+    state: list[str] = []
+    leaders = [event for event in of_key if "leader" in event.details]
+    if leaders:
+        last = leaders[-1]
+        epoch = "" if last.leader_epoch == NO_EPOCH else f" in leader epoch {last.leader_epoch}"
+        state.append(f"leader {_value('leader', last.details['leader'])}{epoch}")
+    isr = next((e.details["isr"] for e in reversed(of_key) if "isr" in e.details), None)
+    if isr is not None:
+        state.append(f"ISR {_value('isr', isr)}")
+    since = format_time(min(change.began_ms for change in own or changes))
+    count = plural(len(own), "change")
+    return f"{name}: {', '.join([*state, f'{count} since {since}'])}"
 
 
 def story_lines(change: ChangeTrace) -> Iterator[str]:
@@ -115,7 +140,7 @@ def _stage_line(change: ChangeTrace, event: StateChange) -> str:
     return f"{line}  {details}" if details else line
 
 
-def gap_text(gap: Gap) -> str:
+def gap_text(gap: MissingStage) -> str:
     part = gap.kind.value + _of_broker(gap.broker)
     if gap.overtaken_by:
         return f"- {part}: {_MISSING[gap.missing]}; overtaken by {gap.overtaken_by}"
@@ -231,7 +256,7 @@ def _why_failed(failed: Sequence[ChangeTrace]) -> str:
     return f" because {', '.join(cause.value for cause in causes)}" if causes else ""
 
 
-def _only_acks(gaps: Sequence[Gap]) -> bool:
+def _only_acks(gaps: Sequence[MissingStage]) -> bool:
     return all(gap.missing is Stage.ACKNOWLEDGED for gap in gaps)
 
 
@@ -277,12 +302,7 @@ def document(change: ChangeTrace) -> dict[str, Any]:
 
 def includes_creation(changes: Sequence[ChangeTrace], since_ms: int) -> bool:
     """Whether the whole history is after `since_ms`: it includes the creation."""
-    return any(
-        change.headline.kind is Kind.TOPIC_CREATION
-        or (change.headline.kind is Kind.CREATE and change.headline.broker == NO_BROKER)
-        for change in changes
-        if change.began_ms >= since_ms
-    )
+    return any(is_creation(change) for change in changes if change.began_ms >= since_ms)
 
 
 def reach_note(service: str, since_ms: int) -> str:

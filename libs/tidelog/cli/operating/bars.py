@@ -12,7 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from rich.text import Text
 
 from tidelog.cli.operating.operation_view import end_text, state_text
-from tidelog.cli.output import ids_text, size_text
+from tidelog.cli.output import ids_text
+from tidelog.units import size_text
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import MoveProgress, Operation

@@ -8,10 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.cli.exit_status import ExitStatus, TimedOutError
-from tidelog.cli.operating.consent import check_can_confirm, confirms, declined, notes_on_terminal
+from tidelog.cli.operating.command_options import MutationOptions
+from tidelog.cli.operating.consent import (
+    check_can_confirm,
+    check_protected_context,
+    confirms,
+    declined,
+    notes_on_terminal,
+)
 from tidelog.cli.operating.documents import begun_document
 from tidelog.cli.operating.operation_view import progress_text, state_text
-from tidelog.cli.operating.options import MutationOptions
 from tidelog.cli.operating.plan_view import MAX_MOVES_CONFIRMED, plan_headline, plan_lines
 from tidelog.cli.operating.watching import SilentView, opened_view, status_of_end, watch
 from tidelog.cli.output import ids_text, write_json, write_line, write_note
@@ -45,6 +51,8 @@ async def run_operation(
             _show_plan(session, planned)
             return ExitStatus.DONE
         expected = options.expected_plan or ""
+        if options.yes:
+            check_protected_context(session, options, danger)
         # A repeated request is answered without a new plan and without confirmation.
         if not options.yes and not await is_known(admin, options.operation_id):
             planned = await _planned(options, call_of(admin))

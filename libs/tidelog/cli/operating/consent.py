@@ -6,24 +6,42 @@ import signal
 import sys
 from collections.abc import Iterable
 
-from tidelog.cli.exit_status import ExitStatus, NotConfirmedError
+from tidelog.cli.exit_status import ConfirmationRequiredError, ExitStatus
 from tidelog.cli.json_errors import json_error
-from tidelog.cli.operating.options import MutationOptions
+from tidelog.cli.operating.command_options import MutationOptions
 from tidelog.cli.output import write_json, write_note
 from tidelog.cli.session import Session
 
 
 def check_can_confirm(session: Session, options: MutationOptions, danger: str) -> None:
-    """Raises `NotConfirmedError` if the change is neither confirmed nor can be.
+    """Raises `ConfirmationRequiredError` if the change is neither confirmed nor can be.
 
     `danger`: what would happen, as a sentence without its end. Called after a first request, so
     that it does not warn about something that does not exist.
     """
     if not (options.yes or options.dry_run or session.can_prompt()):
-        raise NotConfirmedError(
+        raise ConfirmationRequiredError(
             f"{danger}; give --yes to do it without confirmation, or --dry-run to see what would "
             "be done"
         )
+    check_protected_context(session, options, danger)
+
+
+def check_protected_context(session: Session, options: MutationOptions, danger: str) -> None:
+    """Raises `ConfirmationRequiredError` unless the user names the protected context to which the
+    change would apply: by --context, or by typing its name. --yes does not name it, so that a
+    command line that was meant for another cluster does no harm.
+    """
+    name = "" if options.dry_run else session.protected_context()
+    if not name:
+        return
+    shown = f"Context {name} is protected: {danger}."
+    if session.can_prompt() and confirms_by_name([shown], name):
+        return
+    raise ConfirmationRequiredError(
+        f"context {name} is protected, and the command does not name it: {danger}; give "
+        f"--context {name} to do it there"
+    )
 
 
 def confirms(shown: Iterable[str]) -> bool:
@@ -36,11 +54,16 @@ def confirms_by_name(shown: Iterable[str], name: str) -> bool:
     return _answer(shown, "Type its name to continue:") == name
 
 
+def confirms_by_digest(shown: Iterable[str], digest: str) -> bool:
+    """Asks for the digest of a plan with several changes, some of which cannot be undone."""
+    return _answer(shown, f"Type the digest {digest} to continue:") == digest
+
+
 def declined(session: Session, nothing: str) -> ExitStatus:
     """Reports that the user declined. `nothing`: the sentence that nothing was done."""
     write_note(nothing)
     if session.as_json:
-        write_json(json_error(NotConfirmedError(nothing)))
+        write_json(json_error(ConfirmationRequiredError(nothing)))
     return ExitStatus.FAILED
 
 

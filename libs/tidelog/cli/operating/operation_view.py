@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tidelog.cli.output import duration_text, size_text, timestamp_text
+from tidelog.cli.output import duration_text, timestamp_text
 from tidelog.phrases import plural
+from tidelog.units import size_text
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import Operation, Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.cli.output import ids_text, table_lines, write_table
+from tidelog.cli.output import ids_text, paragraph, table_lines, write_table
 from tidelog.model import NO_LEADER
 from tidelog.phrases import plural
 
@@ -20,7 +20,7 @@ def plan_lines(plan: Plan, *, on_terminal: bool, max_moves: int | None = None) -
     """`max_moves`: None for all."""
     yield plan_headline(plan)
     for warning in plan.warnings:
-        yield f"Warning: {warning}"
+        yield from paragraph(f"Warning: {warning}", on_terminal=on_terminal)
     if not plan.moves:
         return
     yield ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from tidelog.cli.exit_status import UsageError
 from tidelog.cli.trace_targets import parse_number, parse_target
 from tidelog.model import TopicPartition
+from tidelog.units import parse_size_bytes
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import Move
@@ -110,18 +110,7 @@ def _divided(text: str, form: str) -> tuple[TopicPartition, tuple[int, ...]]:
 
 
 NONE = "none"
-MAX_RATE = 2**63 - 1
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-}
-_RATE = re.compile(r"(\d{1,19}(?:\.\d{1,9})?)\s*([a-z]*)(?:/s)?", re.ASCII)
+_A_SECOND = re.compile(r"\s*/s$", re.IGNORECASE)
 
 
 def parse_rate(text: str) -> int | None:
@@ -130,14 +119,10 @@ def parse_rate(text: str) -> int | None:
     >>> parse_rate("50MB"), parse_rate("1.5 MiB/s"), parse_rate("65536"), parse_rate("none")
     (50000000, 1572864, 65536, None)
     """
-    stated = text.strip().lower()
-    if stated == NONE:
+    stated = text.strip()
+    if stated.lower() == NONE:
         return None
-    match = _RATE.fullmatch(stated)
-    rate = round(Decimal(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else -1
-    if not 0 <= rate <= MAX_RATE:
-        raise UsageError(
-            f"{text!r} is not a number of bytes per second; give one as 65536, 500kB, 50MB or "
-            f"64MiB, or {NONE} for no limit"
-        )
-    return rate
+    try:
+        return parse_size_bytes(_A_SECOND.sub("", stated))
+    except ValueError as error:
+        raise UsageError(f"{error}, per second; or {NONE} for no limit") from None

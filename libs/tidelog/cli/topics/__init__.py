@@ -15,10 +15,11 @@ from tidelog.cli.topics.changes import (
     remove_partitions,
     set_replication_factor,
 )
-from tidelog.cli.topics.creation import CREATE_JSON, create
 from tidelog.cli.topics.deletion import DELETE_JSON, delete
+from tidelog.cli.topics.listing import LIST_JSON, list_
 from tidelog.cli.topics.recover import RECOVER_JSON, recover
-from tidelog.cli.topics.views import CONFIG_JSON, DESCRIBE_JSON, LIST_JSON, config, describe, list_
+from tidelog.cli.topics.topic_creation import CREATE_JSON, create
+from tidelog.cli.topics.views import CONFIG_JSON, DESCRIBE_JSON, config, describe
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +29,7 @@ app = typer.Typer(
 
 app.command(
     epilog=help_epilog(
-        "tidelog topics create sea --partitions 6 -c min_insync_replicas=2",
+        "tidelog topics create sea -p 6 -c retention_ms=7d -c segment_bytes=64MiB",
         "tidelog topics create sea --partitions 6 --dry-run",
         "tidelog topics create sea --assignment 1,2:2,3:3,1",
         json=CREATE_JSON,
@@ -36,7 +37,12 @@ app.command(
 )(create)
 app.command(
     "list",
-    epilog=help_epilog("tidelog topics list", "tidelog topics list --unwell", json=LIST_JSON),
+    epilog=help_epilog(
+        "tidelog topics list",
+        "tidelog topics list --rates 2",
+        "tidelog topics list --unwell --brief",
+        json=LIST_JSON,
+    ),
 )(list_)
 app.command(epilog=help_epilog("tidelog topics describe sea", json=DESCRIBE_JSON))(describe)
 app.command(
@@ -46,7 +52,7 @@ app.command(
 )(config)
 app.command(
     epilog=help_epilog(
-        "tidelog topics alter-config sea --set retention_ms=86400000 --dry-run",
+        "tidelog topics alter-config sea --set retention_ms=7d --dry-run",
         "tidelog topics alter-config sea --set retention_bytes=-1 --unset segment_ms",
         json=ALTER_JSON,
     )

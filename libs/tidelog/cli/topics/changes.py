@@ -11,29 +11,32 @@ import typer
 from tidelog.cli.completion import TopicArgument, complete_topic
 from tidelog.cli.exit_status import ExitStatus, UsageError
 from tidelog.cli.operating.beginning import note_pending, run_operation, traced_change
+from tidelog.cli.operating.command_options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.consent import check_can_confirm, confirms, confirms_by_name, declined
-from tidelog.cli.operating.options import MutationOptions, operation_options, shared_options
 from tidelog.cli.operating.targets import parse_assignment
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
 from tidelog.cli.session import Session
-from tidelog.cli.topics.settings import dangers, parse_settings
+from tidelog.cli.topics.settings import parse_settings
 from tidelog.model import MAX_INT32
 from tidelog.phrases import plural
 from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
+from tidelog.units import format_setting
 
 if TYPE_CHECKING:
     from tidelog.admin_messages import AlteredConfig, ResizedTopic
 
 _PENDING = "pending_brokers (have not acknowledged yet)"
 _TRACE = "trace_id (null in a dry run)"
-ALTER_JSON = f"dry_run, topic, changes [key, before, after], revision, {_PENDING}, {_TRACE}."
+ALTER_JSON = (
+    f"dry_run, topic, changes [key, before, after], revision, {_PENDING}, warnings, {_TRACE}."
+)
 ADD_JSON = (
     "dry_run, topic, partitions (in all), added, assignment (in a dry run: the replicas of each "
-    f"new partition), revision, {_PENDING}, {_TRACE}."
+    f"new partition), revision, {_PENDING}, warnings, {_TRACE}."
 )
 REMOVE_JSON = (
     "dry_run, topic, partitions (that are kept), removed, brokers (in a dry run: those that hold "
-    f"what would go), revision, {_PENDING}, {_TRACE}."
+    f"what would go), revision, {_PENDING}, warnings, {_TRACE}."
 )
 
 
@@ -44,7 +47,12 @@ async def alter_config(
     name: TopicArgument,
     changed: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a key; may be repeated."),
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="Set a key, as retention_ms=7d or segment_bytes=256MiB; may be repeated.",
+        ),
     ] = None,
     unset: Annotated[
         list[str] | None,
@@ -67,7 +75,7 @@ async def alter_config(
         altered = await alter(expected_revision=options.expected_revision, dry_run=True)
         trace = None
         if altered.changes and not options.dry_run:
-            risks = list(dangers(altered.changes))
+            risks = altered.warnings
             if risks:
                 check_can_confirm(session, options, f"of topic {name!r}: {' '.join(risks)}"[:-1])
             if risks and not options.yes and not confirms([*_change_lines(altered), *risks]):
@@ -122,8 +130,7 @@ async def add_partitions(
         if not options.dry_run:
             shown = (
                 f"Topic {name} would get {plural(resized.partitions, 'more partition')}, "
-                f"{partitions:,} in all. Records with a key go to other partitions from then on, "
-                "and partitions can only be removed with their records."
+                f"{partitions:,} in all. {' '.join(resized.warnings)}"
             )
             if resized.partitions and not options.yes and not confirms([shown]):
                 return declined(session, "Nothing was added.")
@@ -197,7 +204,8 @@ async def set_replication_factor(
     """Change the number of a topic's replicas.
 
     New replicas are copied while the partitions stay available. A lower number first removes
-    replicas on brokers that get no new replicas. Shows the plan and asks for confirmation.
+    replicas on brokers that get no new replicas. Shows the plan and asks for confirmation. A topic
+    with one replica is unprotected: its records are lost with one disk.
     """
     count = plural(replication_factor, "replica")
     return await run_operation(
@@ -213,16 +221,23 @@ def _show_altered(name: str, altered: AlteredConfig, *, dry_run: bool) -> None:
         write_line(f"Topic {name} has this configuration already.")
         return
     write_line(f"Topic {name} {'would be' if dry_run else 'is'} changed:")
-    rows = [(c.key, c.before or "-", c.after or "-") for c in altered.changes]
+    rows = [
+        (c.key, format_setting(c.key, c.before) or "-", format_setting(c.key, c.after) or "-")
+        for c in altered.changes
+    ]
     write_table(("key", "before", "after"), rows)
     if dry_run:
-        for risk in dangers(altered.changes):
-            write_note(risk)
+        for warning in altered.warnings:
+            write_note(warning)
         write_note("This is a dry run: nothing was changed.")
 
 
 def _change_lines(altered: AlteredConfig) -> list[str]:
-    return [f"{c.key}: {c.before or 'none'} -> {c.after or 'none'}" for c in altered.changes]
+    return [
+        f"{c.key}: {format_setting(c.key, c.before) or 'none'} -> "
+        f"{format_setting(c.key, c.after) or 'none'}"
+        for c in altered.changes
+    ]
 
 
 def _show_added(name: str, partitions: int, resized: ResizedTopic, *, dry_run: bool) -> None:
@@ -261,6 +276,7 @@ def _report_resized(
         tail = {
             "revision": resized.revision,
             "pending_brokers": resized.pending_brokers,
+            "warnings": resized.warnings,
             "trace_id": trace_id,
         }
         write_json(head | counts | tail)

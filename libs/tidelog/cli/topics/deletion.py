@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.operating.beginning import note_pending, traced_change
+from tidelog.cli.operating.command_options import MutationOptions, shared_options
 from tidelog.cli.operating.consent import check_can_confirm, confirms_by_name, declined
-from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.output import ids_text, write_json, write_line, write_note
 from tidelog.cli.session import Session
 from tidelog.phrases import plural

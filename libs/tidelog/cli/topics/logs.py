@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.cli.output import duration_text, size_text, write_line, write_note, write_table
+from tidelog.cli.output import duration_text, write_line, write_note, write_table
 from tidelog.client.descriptions import TopicDescription
 from tidelog.client.service_states import ReportedStates
 from tidelog.inspection.replica_reports import ReplicaLog, log_of, replicas_by_partition
+from tidelog.units import size_text
 
 
 def replica_logs(topic: TopicDescription, reported: ReportedStates) -> list[ReplicaLog]:

@@ -12,10 +12,10 @@ import typer
 from tidelog.cli.completion import TopicArgument
 from tidelog.cli.exit_status import ExitStatus, status_of_results
 from tidelog.cli.operating.beginning import traced_change
+from tidelog.cli.operating.command_options import MutationOptions, shared_options
 from tidelog.cli.operating.consent import check_can_confirm, confirms, declined
 from tidelog.cli.operating.documents import error_document
 from tidelog.cli.operating.help_epilog import ERROR_FIELDS
-from tidelog.cli.operating.options import MutationOptions, shared_options
 from tidelog.cli.operating.recovery_view import MAX_DESCRIBE_MS, recovery_lines
 from tidelog.cli.output import ids_text, write_error, write_json, write_line, write_note
 from tidelog.cli.session import Session

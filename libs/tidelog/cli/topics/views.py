@@ -1,4 +1,4 @@
-"""Commands that show topics: all of them, one, and its configuration."""
+"""Commands that show one topic, and its configuration."""
 
 from __future__ import annotations
 
@@ -8,78 +8,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidelog.cli.completion import TopicArgument
-from tidelog.cli.health import SOUND, HealthCounts, partition_health
-from tidelog.cli.operating.options import MutationOptions, shared_options
-from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
+from tidelog.cli.operating.command_options import MutationOptions, shared_options
+from tidelog.cli.output import ids_text, write_field, write_json, write_line, write_table
+from tidelog.cli.partition_health import partition_health
 from tidelog.cli.session import Session
+from tidelog.inspection.unprotected_topics import factor_text, is_unprotected
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog.phrases import plural
+from tidelog.units import format_setting, setting_argument
 
 if TYPE_CHECKING:
     from tidelog.client.descriptions import PartitionDescription, TopicDescription
 
-LIST_JSON = (
-    "a list; of each: topic, topic_id, replication_factor, config (what was set), partitions "
-    "(how many), without_leader, below_min_isr, under_replicated."
-)
+# Width of the names before the table of partitions.
+_NAME_WIDTH = 13
+
 DESCRIBE_JSON = (
-    "topic, topic_id, replication_factor, config (what was set), partitions [partition, leader "
+    "topic, topic_id, replication_factor, unprotected (it has a single replica), config (what was "
+    "set), partitions [partition, leader "
     "(null: none), leader_epoch, replicas, isr, eligible_leader_replicas, offline_replicas, "
     "unclean_leader_epoch (null: there was none), min_isr, moving_operation, original_replicas, "
-    "target_replicas (empty: it does not move), health]; with --logs also logs [partition, "
-    "broker_id, role, log_start_offset, high_watermark, log_end_offset, size_bytes, lag_records, "
-    "lag_ms (null: not reported)]."
+    "target_replicas (empty: it does not move), create_revision, health]; with --logs also logs "
+    "[partition, broker_id, role, log_start_offset, high_watermark, log_end_offset, size_bytes, "
+    "lag_records, lag_ms (null: not reported)]."
 )
 CONFIG_JSON = (
     "topic, topic_id, revision, config [key, value (effective; empty: none), is_set, "
     "default_value, description]."
 )
-
-
-@shared_options("timeout_seconds")
-async def list_(
-    session: Session,
-    options: MutationOptions,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also the cluster's own topics, as __state_changes.")
-    ] = False,
-    contains: Annotated[
-        str,
-        typer.Option(
-            "--contains", metavar="TEXT", show_default=False, help="Only names that contain this."
-        ),
-    ] = "",
-    unwell: Annotated[
-        bool, typer.Option("--unwell", help="Only topics with an unhealthy partition.")
-    ] = False,
-) -> None:
-    """List all topics and their health."""
-    async with options.broker_admin(session) as admin:
-        every = await admin.list_topics(internal=internal)
-    topics = [
-        topic
-        for topic in every
-        if contains in topic.name and not (unwell and str(HealthCounts.of([topic])) == SOUND)
-    ]
-    if session.as_json:
-        write_json([_head(topic) | asdict(HealthCounts.of([topic])) for topic in topics])
-    elif every and not topics:
-        write_note("There are no such topics.")
-    elif not topics:
-        write_note("There are no topics yet; create one with: tidelog topics create NAME")
-    else:
-        write_table(
-            ("topic", "partitions", "replication", "health"),
-            [
-                (
-                    topic.name,
-                    len(topic.partitions),
-                    topic.replication_factor,
-                    str(HealthCounts.of([topic])),
-                )
-                for topic in topics
-            ],
-        )
 
 
 @shared_options("timeout_seconds")
@@ -103,7 +59,7 @@ async def describe(
         topic = await admin.describe_topic(name)
     if logs:
         from tidelog.cli.topics.logs import replica_logs, show_logs
-        from tidelog.inspection.model import StateRequest
+        from tidelog.inspection.state_reports import StateRequest
 
         reported = await session.service_states(StateRequest(name))
         found = replica_logs(topic, reported)
@@ -147,9 +103,9 @@ async def config(
     rows = [
         (
             entry.key,
-            entry.value or "-",
+            format_setting(entry.key, entry.value) or "-",
             "set" if entry.is_set else "default",
-            entry.default_value or "-",
+            format_setting(entry.key, entry.default_value) or "-",
             entry.description,
         )
         for entry in entries
@@ -157,18 +113,19 @@ async def config(
     write_table(("key", "value", "which is", "default", "meaning"), rows)
 
 
-def _head(topic: TopicDescription) -> dict[str, Any]:
+def topic_head(topic: TopicDescription) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "topic_id": topic.topic_id,
         "replication_factor": topic.replication_factor,
+        "unprotected": is_unprotected(topic.replication_factor),
         "config": dict(topic.config),
     }
 
 
 def _document(topic: TopicDescription) -> dict[str, Any]:
     """A missing leader or unclean election is null."""
-    return _head(topic) | {
+    return topic_head(topic) | {
         "partitions": [
             asdict(partition)
             | {
@@ -184,14 +141,14 @@ def _document(topic: TopicDescription) -> dict[str, Any]:
 
 
 def _show(topic: TopicDescription) -> None:
-    write_line(f"Topic        {topic.name}")
-    write_line(f"Id           {topic.topic_id}")
+    write_field("Topic", topic.name, _NAME_WIDTH)
+    write_field("Id", topic.topic_id, _NAME_WIDTH)
     write_line(
-        f"Replication  factor {topic.replication_factor}, "
+        f"Replication  factor {factor_text(topic.replication_factor)}, "
         f"{plural(len(topic.partitions), 'partition')}"
     )
-    settings = ", ".join(f"{key}={value}" for key, value in sorted(topic.config.items()))
-    write_line(f"Config       {settings or 'all defaults'}")
+    settings = ", ".join(setting_argument(*setting) for setting in sorted(topic.config.items()))
+    write_field("Config", settings or "all defaults", _NAME_WIDTH)
     write_line()
     columns = ("partition", "leader", "epoch", "replicas", "ISR", "min ISR", "eligible", "health")
     if any(partition.moving_operation for partition in topic.partitions):

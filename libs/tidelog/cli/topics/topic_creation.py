@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.operating.beginning import in_doubt, note_pending
-from tidelog.cli.operating.options import MutationOptions, shared_options
+from tidelog.cli.operating.command_options import MutationOptions, shared_options
 from tidelog.cli.operating.targets import assignment_text, parse_assignment
 from tidelog.cli.output import ids_text, write_json, write_line, write_note, write_table
 from tidelog.cli.session import Session
 from tidelog.cli.topics.settings import parse_settings
 from tidelog.errors import TidelogError
+from tidelog.inspection.unprotected_topics import is_unprotected
 from tidelog.model import MAX_INT32
 from tidelog.phrases import plural
 
@@ -28,7 +29,7 @@ MAX_PARTITIONS_TO_COPY = 30
 CREATE_JSON = (
     "dry_run, topic, topic_id (empty in a dry run), operation_id, partitions, replication_factor, "
     "config, assignment (in a dry run: the replicas of each partition), pending_brokers (have "
-    "not started their replicas yet), trace_id."
+    "not started their replicas yet), unprotected (it has a single replica), warnings, trace_id."
 )
 
 
@@ -69,7 +70,8 @@ async def create(
             "-r",
             max=MAX_INT32,
             show_default=False,
-            help="Replicas of each partition. Default: 3, or the number of brokers if lower.",
+            help="Replicas of each partition. Default: 3, or the number of brokers if lower. "
+            "With 1 the topic is unprotected, and the command warns.",
         ),
     ] = None,
     config: Annotated[
@@ -78,7 +80,8 @@ async def create(
             "--config",
             "-c",
             metavar="KEY=VALUE",
-            help="A setting of the topic, as retention_ms=86400000; may be repeated.",
+            help="A setting of the topic, as retention_ms=7d or segment_bytes=256MiB; may be "
+            "repeated.",
         ),
     ] = None,
     assignment: Annotated[
@@ -137,6 +140,8 @@ async def _create(session: Session, options: MutationOptions, topic: NewTopic) -
     else:
         count = plural(topic.partitions, "partition")
         write_line(f"Created topic {topic.name}: {count}, replication factor {factor}.")
+    for warning in created.warnings:
+        write_note(f"Warning: {warning}")
     note_pending(created.pending_brokers, "started their replicas")
 
 
@@ -153,6 +158,8 @@ def _document(
         "config": topic.config,
         "assignment": created.assignment,
         "pending_brokers": created.pending_brokers,
+        "unprotected": is_unprotected(topic.replication_factor or 0),
+        "warnings": created.warnings,
         "trace_id": created.trace_id,
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,10 @@ class HealthCounts:
 
     @classmethod
     def of(cls, topics: Iterable[TopicDescription]) -> HealthCounts:
-        partitions = [partition for topic in topics for partition in topic.partitions]
+        return cls.of_partitions([p for topic in topics for p in topic.partitions])
+
+    @classmethod
+    def of_partitions(cls, partitions: Sequence[PartitionDescription]) -> HealthCounts:
         return cls(
             len(partitions),
             sum(p.leader == NO_LEADER for p in partitions),

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from tidelog.cli.exit_status import ExitStatus, TimedOutError, UsageError
-from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.cli.session import (
+    BootstrapOption,
+    ContextOption,
+    JsonOption,
+    Session,
+    session_of,
+    unbounded_seconds_option,
+)
 from tidelog.errors import TidelogError
 from tidelog.request_bounds import MAX_REQUESTER_LENGTH, check_requester, check_timeout
 
@@ -24,6 +31,7 @@ _Running = Coroutine[Any, Any, ExitStatus | None]
 
 REQUESTED_BY_VARIABLE = "TIDELOG_REQUESTED_BY"
 MAX_REVISION = 2**63 - 1
+DEFAULT_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +99,13 @@ class MutationOptions:
     ] = 0
     timeout_seconds: Annotated[
         float,
-        typer.Option(
+        unbounded_seconds_option(
             "--timeout",
-            metavar="SECONDS",
-            help="How long to wait for the answer, at most 300. A change that has begun continues.",
+            "How long to wait for the answer, as 10s, at most 5m. A change that has begun "
+            "continues.",
+            DEFAULT_TIMEOUT_SECONDS,
         ),
-    ] = 30.0
+    ] = DEFAULT_TIMEOUT_SECONDS
 
     @property
     def timeout_ms(self) -> int:
@@ -153,7 +162,12 @@ def shared_options(
     def decorate(work: Callable[..., _Running]) -> Callable[..., None]:
         @functools.wraps(work)
         def run(context: typer.Context, **values: Any) -> None:
-            session = session_of(context, values.pop("bootstrap"), values.pop("as_json"))
+            session = session_of(
+                context,
+                values.pop("bootstrap"),
+                values.pop("as_json"),
+                values.pop("context_name"),
+            )
             options = MutationOptions(**{name: values.pop(name) for name in names})
             shared = (session, options) if names else (session,)
             session.run(
@@ -166,6 +180,7 @@ def shared_options(
             *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
             *added,
             _parameter("bootstrap", BootstrapOption, None),
+            _parameter("context_name", ContextOption, None),
             _parameter("as_json", JsonOption, False),
         ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -1,0 +1,1 @@
+"""`tidelog apply`: the file of topics, the differences, their plan, and the changes."""
