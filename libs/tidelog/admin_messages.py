@@ -70,12 +70,14 @@ class CreatedTopic:
     - `pending_brokers`: brokers that have not started their replicas in time; they continue.
     - `trace_id`: 32 hexadecimal digits, carried by all events of the creation.
     - `assignment`: from a dry run; a request with it creates exactly that.
+    - `warnings`: for people, for instance that a topic with a single replica is unprotected.
     """
 
     topic_id: str
     pending_brokers: tuple[int, ...]
     trace_id: str = ""
     assignment: tuple[tuple[int, ...], ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,13 @@ class AlteredConfig:
 
     - `changes`: empty if all values were already as requested.
     - `revision`: the current revision of the topic.
+    - `warnings`: for people, about records that the changes may lose.
     """
 
     changes: tuple[ConfigChange, ...]
     revision: int
     pending_brokers: tuple[int, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,7 @@ class ResizedTopic:
     - `partitions`: the number of partitions that were added or removed, or in a dry run would be.
     - `assignment`: the new replicas, from a dry run of an addition.
     - `brokers`: the brokers that hold the partitions to delete, from a dry run.
+    - `warnings`: for people, about deleted records, and keys that go to other partitions.
     """
 
     partitions: int
@@ -114,6 +119,7 @@ class ResizedTopic:
     pending_brokers: tuple[int, ...]
     assignment: tuple[tuple[int, ...], ...] = ()
     brokers: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +277,7 @@ class AcceptedOperation:
     plan: Plan
 
 
-# Former name, until version 0.2.0 (FORMER_NAMES_END).
+# Former name, until version 0.3.0 (FORMER_NAMES_END).
 BegunOperation = AcceptedOperation
 
 
@@ -296,6 +302,45 @@ class Throttle:
 
     bytes_per_second: int | None
     revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessVersion:
+    """A registered process: `role` is broker or controller. `version`: empty for a release that
+    reports none."""
+
+    role: str
+    id: int
+    address: str
+    version: str
+    oldest_level: int
+    newest_level: int
+
+    def supports(self, level: int) -> bool:
+        return self.oldest_level <= level <= self.newest_level
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevel:
+    """The feature level of the cluster.
+
+    - `newest_level`: the newest one that the active controller supports.
+    - `revision`: for `expected_revision` of a change.
+    """
+
+    level: int
+    newest_level: int
+    revision: int
+    processes: tuple[ProcessVersion, ...]
+
+    @property
+    def raisable_level(self) -> int:
+        """The highest level that all processes support, or the present one."""
+        newest = min((self.newest_level, *(p.newest_level for p in self.processes)))
+        return max(newest, self.level)
 
 
 @dataclass(frozen=True, slots=True)

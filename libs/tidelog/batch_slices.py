@@ -7,9 +7,10 @@ applied.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from tidelog import batch_layout
@@ -34,6 +35,9 @@ from tidelog.v1 import record_batch_pb2
 
 # Records of a slice. Python makes their objects in about ten milliseconds.
 SLICE_RECORDS = 16_384
+# Bytes of keys and values of a slice; a single record may have more. They are copied in about five
+# milliseconds.
+SLICE_BYTES = 4 << 20
 # A batch with more than this is decoded in a thread, not on the event loop.
 CHEAP_RECORDS = 4_096
 CHEAP_BYTES = 256 << 10
@@ -104,9 +108,9 @@ def decode_slices(
 ) -> Iterator[BatchSlice]:
     """Returns the batch's records in order, in slices of at most `max_records`.
 
-    Slices of records with many headers are smaller. Header positions count from the slice's first
-    record. Raises `TidelogError` (INVALID_BATCH), possibly after some slices. With `cheap_only`
-    the call raises `CostlyBatchError` if there are more than CHEAP_HEADERS headers.
+    Slices of records with many headers or large values are smaller. Header positions count from the
+    slice's first record. Raises `TidelogError` (INVALID_BATCH), possibly after some slices. With
+    `cheap_only` the call raises `CostlyBatchError` if there are more than CHEAP_HEADERS headers.
     """
     plain = decompressed(batch, max_decompressed_bytes)
     layout = None
@@ -161,6 +165,9 @@ def _slices(
     first = 0
     while first < count:
         end = min(first + max_records, count)
+        end = first + values.fitting(end - first)
+        if has_keys:
+            end = first + keys.fitting(end - first)
         of_slice = headers.take(first, end, max(max_records // _RECORDS_PER_HEADER, 1))
         size = of_slice.end - first
         value_data, value_lengths = values.take(size)
@@ -190,15 +197,19 @@ class _Entries:
 
     def take(self, count: int) -> list[int]:
         """Returns the next `count` entries. Raises INVALID_BATCH if there are fewer."""
+        taken = self.peek(count)
+        del self._ready[:count]
+        return taken
+
+    def peek(self, count: int) -> list[int]:
+        """Returns the same entries as `take`, which remain the next ones."""
         while len(self._ready) < count:
             if not self._pieces:
                 raise invalid_batch(
                     f"{self._name} has fewer entries than there are records; there is one for each"
                 )
             self._ready += self._parse(self._next_chunk())
-        taken = self._ready[:count]
-        del self._ready[:count]
-        return taken
+        return self._ready[:count]
 
     def _next_chunk(self) -> Span:
         """Returns the next span to parse, which ends between two entries."""
@@ -231,6 +242,15 @@ class _Contents:
     @property
     def is_empty(self) -> bool:
         return self._lengths.is_empty
+
+    def fitting(self, count: int) -> int:
+        """Returns how many of the next `count` records fit into SLICE_BYTES, at least one."""
+        lengths = self._lengths.peek(count)
+        # A length of -1 means null, so this sum is too low by `count` at most.
+        if sum(lengths) + count <= SLICE_BYTES:
+            return count
+        ends = list(accumulate(max(length, 0) for length in lengths))
+        return max(bisect_right(ends, SLICE_BYTES), 1)
 
     def take(self, count: int) -> tuple[bytes, list[int]]:
         lengths = self._lengths.take(count)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.unsent_answers import ANSWER_LIMITS, ANSWER_TIMEOUT, Answer, UnsentAnswers
+from tidelog.unsent_answers import ANSWER_LIMITS, ANSWER_TIMEOUT, CallAnswer, UnsentAnswers
 
 # Addresses at a limit that are remembered.
 MAX_REMEMBERED = 100
@@ -26,11 +26,13 @@ METRICS_LIMITS = {METRICS_CONNECTIONS_PER_CLIENT: 8, METRICS_CONNECTIONS: 32}
 GATEWAY_CLIENT_LIMITS = (
     "max_requests_per_client",
     "max_connections_per_client",
+    "max_searches_per_client",
     METRICS_CONNECTIONS_PER_CLIENT,
 )
 GATEWAY_TOTAL_LIMITS = (
     "max_concurrent_requests",
     "max_concurrent_streams",
+    "max_concurrent_searches",
     "connections",
     "body_bytes",
     METRICS_CONNECTIONS,
@@ -211,9 +213,9 @@ class Callers:
         self.rejected[limit] += 1
         self._reached.rejected(address, limit, METRICS_LIMITS[limit], now_ms)
 
-    def new_answer(self, peer: str) -> Answer:
+    def new_answer(self, peer: str) -> CallAnswer:
         """Returns the answer of a new call; `answers.end` ends it."""
-        return Answer(self.answers, peer, address_of(peer))
+        return CallAnswer(self.answers, peer, address_of(peer))
 
     def answer_not_received(self, peer: str) -> None:
         """Counts a connection that was closed because it took no answer for too long."""

@@ -65,6 +65,7 @@ class ErrorCode(enum.IntEnum):
     OPERATION_ENDED = 73
     PARTITION_BUSY = 74
     NOT_ELIGIBLE_LEADER = 75
+    UNSUPPORTED_VERSION = 76
     CLIENT_CLOSED = 90
     CLIENT_FORKED = 91
 
@@ -380,6 +381,10 @@ class PartitionBusyError(TidelogError, code=ErrorCode.PARTITION_BUSY):
 
 class NotEligibleLeaderError(TidelogError, code=ErrorCode.NOT_ELIGIBLE_LEADER):
     """The replica cannot lead now without loss of records."""
+
+
+class UnsupportedVersionError(TidelogError, code=ErrorCode.UNSUPPORTED_VERSION):
+    """The release of a process is too old for the request, or too new. The message names it."""
 
 
 class ClientClosedError(TidelogError, code=ErrorCode.CLIENT_CLOSED):

@@ -9,12 +9,13 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-FORMER_NAMES_END = "0.2.0"
+FORMER_NAMES_END = "0.3.0"
 
 FORMER_MODULES = {
     "tidelog.client.operations": "tidelog.admin_messages",
     "tidelog.client.topic_details": "tidelog.admin_messages",
     "tidelog.history.operations": "tidelog.history.client_operations",
+    "tidelog.inspection.model": "tidelog.inspection.state_reports",
 }
 
 

@@ -66,7 +66,7 @@ App = Callable[[dict[str, Any], Callable[[str, list[tuple[str, str]]], Any]], It
 OnClosed = Callable[[str, str], None]
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """`status`: code and reason, as in WSGI."""
 
     status: str
@@ -83,13 +83,13 @@ class SharedAnswers:
     def __init__(self, app: App) -> None:
         self._app = app
         self._turn = threading.Lock()
-        self._last: tuple[dict[str, str], Answer, float] | None = None
+        self._last: tuple[dict[str, str], HttpResponse, float] | None = None
 
-    def answer(self, request: dict[str, str]) -> Answer:
+    def answer(self, request: dict[str, str]) -> HttpResponse:
         """`request`: the WSGI variables on which the answer depends."""
         arrived = time.monotonic()
         if not self._turn.acquire(timeout=TURN_TIMEOUT_S):
-            return Answer("503 Service Unavailable", [("Content-Type", "text/plain")], _BUSY)
+            return HttpResponse("503 Service Unavailable", [("Content-Type", "text/plain")], _BUSY)
         try:
             if self._last is not None:
                 of_request, answer, ended = self._last
@@ -101,11 +101,11 @@ class SharedAnswers:
             self._turn.release()
         return answer
 
-    def _produce(self, request: dict[str, str]) -> Answer:
+    def _produce(self, request: dict[str, str]) -> HttpResponse:
         begun: list[tuple[str, list[tuple[str, str]]]] = []
         body = b"".join(self._app(dict(request), lambda *start: begun.append(start)))
         ((status, headers),) = begun
-        return Answer(status, headers, body)
+        return HttpResponse(status, headers, body)
 
 
 class HeadTooLargeError(Exception):

@@ -7,7 +7,19 @@ transfers, and a named tuple costs a fifth of a frozen dataclass.
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
+
+if TYPE_CHECKING:
+    # Until Python 3.13 only type checkers know defaults of type variables.
+    from typing_extensions import TypeVar
+
+    Key_co = TypeVar("Key_co", covariant=True, default=bytes)
+    Value_co = TypeVar("Value_co", covariant=True, default=bytes)
+else:
+    from typing import TypeVar
+
+    Key_co = TypeVar("Key_co", covariant=True)
+    Value_co = TypeVar("Value_co", covariant=True)
 
 # The highest partition number and broker id: both are int32 on the wire.
 MAX_INT32 = 2**31 - 1
@@ -102,14 +114,17 @@ class LeaderHint(NamedTuple):
     address: str
 
 
-class Record(NamedTuple):
-    """One record as a consumer receives it."""
+class Record(NamedTuple, Generic[Key_co, Value_co]):
+    """One record as a consumer receives it.
+
+    `Record` alone has bytes as key and value. `Record[str, Tide]` has what the deserializers of its
+    consumer return; null keys and values stay None."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
+    key: Key_co | None
+    value: Value_co | None
     headers: tuple[tuple[str, bytes], ...]
     leader_epoch: int

@@ -28,7 +28,7 @@ RESERVED_BYTES = 1 << 20
 
 
 @dataclass(eq=False, slots=True)
-class Answer:
+class CallAnswer:
     """The answer of one call.
 
     - `size`: the bytes that are counted for it.
@@ -76,7 +76,7 @@ class UnsentAnswers:
     def __init__(self, on_rejected: Callable[[str, str, int], None]) -> None:
         self._on_rejected = on_rejected
         self._by_address: Counter[str] = Counter()
-        self._sending: dict[Answer, None] = {}
+        self._sending: dict[CallAnswer, None] = {}
         self.size = 0
 
     def room(self, address: str) -> int:
@@ -87,24 +87,24 @@ class UnsentAnswers:
             room = max(room, RESERVED_BYTES)
         return min(room, ANSWER_LIMITS[UNSENT_BYTES_PER_CLIENT] - held)
 
-    def count(self, answer: Answer, size: int) -> None:
+    def count(self, answer: CallAnswer, size: int) -> None:
         self.size += size - answer.size
         self._by_address[answer.address] += size - answer.size
         if not self._by_address[answer.address]:
             del self._by_address[answer.address]
         answer.size = size
 
-    def send(self, answer: Answer, now_ms: int) -> None:
+    def send(self, answer: CallAnswer, now_ms: int) -> None:
         """The client has ANSWER_TIMEOUT_MS from now on to receive the answer."""
         answer.since_ms = now_ms
         self._sending[answer] = None
 
-    def end(self, answer: Answer) -> None:
+    def end(self, answer: CallAnswer) -> None:
         """The call is over."""
         self._sending.pop(answer, None)
         self.count(answer, 0)
 
-    def overdue(self, now_ms: int) -> list[Answer]:
+    def overdue(self, now_ms: int) -> list[CallAnswer]:
         """Returns the answers that their clients did not receive in time, the oldest first."""
         found = []
         for answer in self._sending:

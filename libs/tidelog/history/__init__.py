@@ -9,7 +9,7 @@
 checker looks for and how it decides each corner case.
 """
 
-from tidelog.history.anomalies import Anomaly, Finding, Findings, Reference
+from tidelog.history.anomalies import Anomaly, AnomalyFinding, Findings, Reference
 from tidelog.history.checker import HistoryChecker, check_history
 from tidelog.history.client_operations import (
     NO_BROKER,
@@ -36,12 +36,16 @@ from tidelog.history.partition_check import PartitionCheck
 from tidelog.history.report import Report
 from tidelog.history.send_pairing import SendPairing
 
+# Its former name, until version 0.3.0.
+Finding = AnomalyFinding
+
 __all__ = [
     "NO_BROKER",
     "NO_PARTITION",
     "OPEN_END",
     "UNREADABLE_VALUE",
     "Anomaly",
+    "AnomalyFinding",
     "Finding",
     "Findings",
     "HighWatermarkEnded",

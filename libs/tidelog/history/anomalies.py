@@ -89,7 +89,7 @@ class Reference(NamedTuple):
     text: str
 
 
-class Finding(NamedTuple):
+class AnomalyFinding(NamedTuple):
     """One anomaly with its evidence. `excuse`: the reason of the loss mark that explains it."""
 
     anomaly: Anomaly
@@ -114,7 +114,7 @@ class Findings:
 
     counts: Counter[Anomaly] = field(default_factory=Counter)
     excused: Counter[Anomaly] = field(default_factory=Counter)
-    examples: dict[tuple[Anomaly, bool], list[Finding]] = field(default_factory=dict)
+    examples: dict[tuple[Anomaly, bool], list[AnomalyFinding]] = field(default_factory=dict)
 
     def merge(self, other: Findings) -> None:
         self.counts.update(other.counts)
@@ -123,7 +123,7 @@ class Findings:
             kept = self.examples.get(key, []) + more
             self.examples[key] = sorted(kept, key=_order)[:MAX_EXAMPLES]
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: AnomalyFinding) -> None:
         is_excused = finding.excuse is not None
         counts = self.excused if is_excused else self.counts
         counts[finding.anomaly] += 1
@@ -136,12 +136,12 @@ class Findings:
         """Returns the classes with findings, excused or not."""
         return [anomaly for anomaly in Anomaly if self.of(anomaly)]
 
-    def of(self, anomaly: Anomaly) -> list[Finding]:
+    def of(self, anomaly: Anomaly) -> list[AnomalyFinding]:
         """Returns the examples of a class, those without an excuse first."""
         return self.examples.get((anomaly, False), []) + self.examples.get((anomaly, True), [])
 
 
-def _order(finding: Finding) -> tuple[int, Finding]:
+def _order(finding: AnomalyFinding) -> tuple[int, AnomalyFinding]:
     """Sorts by the first line, then by the finding itself."""
     return min((reference.line for reference in finding.references), default=0), finding
 
@@ -163,4 +163,6 @@ class PartitionFindings:
     ) -> None:
         """`references`: the operations that show the anomaly."""
         ordered = tuple(sorted(references))
-        self.findings.add(Finding(anomaly, self._topic, self._partition, summary, ordered, excuse))
+        self.findings.add(
+            AnomalyFinding(anomaly, self._topic, self._partition, summary, ordered, excuse)
+        )

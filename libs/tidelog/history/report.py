@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tidelog.history.anomalies import Findings
 from tidelog.history.client_operations import Nemesis, Outcome, Send
 from tidelog.history.evidence import Sighting
-from tidelog.history.write_gaps import Gap, longest_gap, longest_gap_around
+from tidelog.history.write_gaps import WriteGap, longest_gap, longest_gap_around
 from tidelog.model import NO_OFFSET, TopicPartition
 
 # Nemesis events that a report keeps with their lines.
@@ -37,13 +37,13 @@ class EventGaps(NamedTuple):
 
     line: int
     event: Nemesis
-    overall: Gap
-    worst: Gap
+    overall: WriteGap
+    worst: WriteGap
     worst_partition: TopicPartition | None
 
 
 class WriteTiming(NamedTuple):
-    longest: Gap
+    longest: WriteGap
     around_events: list[EventGaps]
 
 
@@ -140,7 +140,7 @@ class Report:
     def write_timing(self) -> WriteTiming:
         return WriteTiming(self.longest_write_gap(), self.gaps_around_events())
 
-    def longest_write_gap(self) -> Gap:
+    def longest_write_gap(self) -> WriteGap:
         return longest_gap(self._all_success_times())
 
     def gaps_around_events(self) -> list[EventGaps]:
@@ -148,7 +148,7 @@ class Report:
         following = [event.time_ms for _, event in self.nemesis[1:]]
         gaps = []
         for (line, event), next_ms in zip(self.nemesis, [*following, None], strict=False):
-            worst, where = Gap(0, 0), None
+            worst, where = WriteGap(0, 0), None
             for partition, times in sorted(self.success_times_ms.items()):
                 gap = longest_gap_around(times, event.time_ms, next_ms)
                 if gap.length_ms > worst.length_ms:

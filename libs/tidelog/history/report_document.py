@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.history.anomalies import Finding
+from tidelog.history.anomalies import AnomalyFinding
 from tidelog.history.report import EventGaps, Report, WriteTiming
-from tidelog.history.write_gaps import Gap
+from tidelog.history.write_gaps import WriteGap
 
 
 def document(report: Report, timing: WriteTiming) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def document(report: Report, timing: WriteTiming) -> dict[str, Any]:
     }
 
 
-def _finding_document(finding: Finding) -> dict[str, Any]:
+def _finding_document(finding: AnomalyFinding) -> dict[str, Any]:
     return {
         "topic": finding.topic,
         "partition": finding.partition,
@@ -49,7 +49,7 @@ def _finding_document(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _gap_document(gap: Gap) -> dict[str, int]:
+def _gap_document(gap: WriteGap) -> dict[str, int]:
     return gap._asdict() | {"length_ms": gap.length_ms}
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 
-class Gap(NamedTuple):
+class WriteGap(NamedTuple):
     """The time between two successful sends, from the first attempt, or to the last event."""
 
     begin_ms: int
@@ -19,20 +19,20 @@ class Gap(NamedTuple):
         return self.end_ms - self.begin_ms
 
 
-NO_GAP = Gap(0, 0)
+NO_GAP = WriteGap(0, 0)
 
 
-def longest_gap(times_ms: Sequence[int]) -> Gap:
+def longest_gap(times_ms: Sequence[int]) -> WriteGap:
     """`times_ms`: in ascending order."""
     begin, end = max(
         pairwise(times_ms),
         key=lambda pair: pair[1] - pair[0],
         default=NO_GAP,
     )
-    return Gap(begin, end)
+    return WriteGap(begin, end)
 
 
-def longest_gap_around(times_ms: Sequence[int], event_ms: int, next_ms: int | None) -> Gap:
+def longest_gap_around(times_ms: Sequence[int], event_ms: int, next_ms: int | None) -> WriteGap:
     """Returns the longest gap that contains the event, or that begins after it and before the next
     event."""
     first = max(1, bisect_right(times_ms, event_ms))
@@ -50,7 +50,9 @@ class Window(NamedTuple):
     next_ms: int | None
 
 
-def longest_gaps(times_ms: Iterable[int], windows: Sequence[Window] = ()) -> tuple[Gap, list[Gap]]:
+def longest_gaps(
+    times_ms: Iterable[int], windows: Sequence[Window] = ()
+) -> tuple[WriteGap, list[WriteGap]]:
     """Returns what `longest_gap` returns, and `longest_gap_around` for each window. The times are
     ascending and distinct, and are not kept."""
     longest, around = NO_GAP, [NO_GAP] * len(windows)
@@ -58,7 +60,7 @@ def longest_gaps(times_ms: Iterable[int], windows: Sequence[Window] = ()) -> tup
     # Indexes of windows that have begun and not ended.
     current: list[int] = []
     for begin_ms, end_ms in pairwise(times_ms):
-        gap = Gap(begin_ms, end_ms)
+        gap = WriteGap(begin_ms, end_ms)
         longest = _longer(longest, gap)
         begun = []
         while to_come and windows[to_come[-1]].event_ms < end_ms:
@@ -74,5 +76,5 @@ def _reaches(window: Window, begin_ms: int) -> bool:
     return window.next_ms is None or begin_ms <= window.next_ms
 
 
-def _longer(one: Gap, other: Gap) -> Gap:
+def _longer(one: WriteGap, other: WriteGap) -> WriteGap:
     return other if other.length_ms > one.length_ms else one

@@ -8,10 +8,9 @@ import grpc
 import grpc.aio
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
-from grpc_status import rpc_status
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.rpc.status import ERROR_DOMAIN
+from tidelog.rpc.status import DETAILS_KEY, ERROR_DOMAIN
 
 _STATUS = {
     ErrorCode.INTERNAL: grpc.StatusCode.INTERNAL,
@@ -31,8 +30,6 @@ async def abort(
     status = _STATUS.get(error.code, grpc.StatusCode.INVALID_ARGUMENT)
     detail = any_pb2.Any()
     detail.Pack(error_details_pb2.ErrorInfo(reason=error.code.name, domain=ERROR_DOMAIN))
-    rich = rpc_status.to_status(
-        status_pb2.Status(code=status.value[0], message=error.message, details=[detail])
-    )
-    await context.abort(rich.code, rich.details, rich.trailing_metadata)
+    details = status_pb2.Status(code=status.value[0], message=error.message, details=[detail])
+    await context.abort(status, error.message, ((DETAILS_KEY, details.SerializeToString()),))
     raise AssertionError("abort returns by raising")

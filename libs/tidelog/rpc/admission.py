@@ -34,7 +34,7 @@ from tidelog.rpc.message_bounds import (
     parsed,
 )
 from tidelog.rpc.wrapped_handlers import HandlerWrapper, Parse, Stream, Unary, request_type
-from tidelog.unsent_answers import ANSWER_LIMITS, Answer
+from tidelog.unsent_answers import ANSWER_LIMITS, CallAnswer
 
 # How far requests may exceed the limits: those that report how a service is.
 _RESERVED = {
@@ -51,8 +51,8 @@ _READS = ("Fetch", "Metadata", "List", "Describe", "Explain")
 
 _log = logging.getLogger(__name__)
 _Context = Any
-_Begin = Callable[[_Context], Awaitable[Answer | None]]
-_answer: ContextVar[Answer] = ContextVar("answer")
+_Begin = Callable[[_Context], Awaitable[CallAnswer | None]]
+_answer: ContextVar[CallAnswer] = ContextVar("answer")
 
 
 class Admission(HandlerWrapper):
@@ -139,13 +139,13 @@ class Admission(HandlerWrapper):
             return self._begin_internal
         return partial(self._begin, _RESERVED.get(method, 0))
 
-    async def _begin_internal(self, context: _Context) -> Answer | None:
+    async def _begin_internal(self, context: _Context) -> CallAnswer | None:
         peer = str(context.peer())
         self.callers.begin_internal(peer)
         context.add_done_callback(lambda _: self.callers.end_internal(peer))
         return None
 
-    async def _begin(self, reserved: int, context: _Context) -> Answer | None:
+    async def _begin(self, reserved: int, context: _Context) -> CallAnswer | None:
         peer = str(context.peer())
         try:
             self.callers.begin(peer, _now_ms(), reserved)
@@ -223,7 +223,7 @@ def _is_read(method: str) -> bool:
     return name.startswith(_READS) and name != "DescribeProducers"
 
 
-def answer_of_call() -> Answer | None:
+def answer_of_call() -> CallAnswer | None:
     """Returns the answer of the call whose handler is running; None: it has no limit."""
     return _answer.get(None)
 

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import LEAST_ANSWER_MS
+from tidelog.inspection.state_reports import LEAST_ANSWER_MS
 from tidelog.state_changes.event import Kind
 from tidelog.v1 import inspect_pb2 as pb
 

@@ -20,7 +20,7 @@ _UNRESOLVED = "errors resolving"
 # gRPC's own message for a server whose first bytes are not those of HTTP/2.
 _NOT_HTTP_2 = "Failed parsing HTTP/2"
 # The key under which gRPC carries a serialized `google.rpc.Status`.
-_DETAILS_KEY = "grpc-status-details-bin"
+DETAILS_KEY = "grpc-status-details-bin"
 
 # The server understood the request, and a retry has the same result.
 _REJECTED = frozenset(
@@ -96,7 +96,7 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
 def _rejection(error: grpc.aio.AioRpcError) -> TidelogError | None:
     """Returns the error that `tidelog.rpc.abort` sent; None: the status has another origin."""
     for key, value in error.trailing_metadata():
-        if key == _DETAILS_KEY:
+        if key == DETAILS_KEY:
             status = status_pb2.Status.FromString(value)
             info = error_details_pb2.ErrorInfo()
             for detail in status.details:

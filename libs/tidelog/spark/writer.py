@@ -21,7 +21,7 @@ from tidelog.spark.sink_positions import BATCH_ID, QUERY_ID, SinkTask
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     counts: WriteCounts
 
 
@@ -31,7 +31,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         return _write(self._options, None, _context().partitionId(), iterator)
 
 
@@ -41,7 +41,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         task = sink_task(_context())
         return _write(self._options, task, task.partition, iterator)
 
@@ -76,7 +76,7 @@ def _write(
     task: SinkTask | None,
     task_partition: int,
     batches: Iterator[pa.RecordBatch],
-) -> Written:
+) -> TaskCommit:
     with BackgroundClient(
         lambda: RecordSink(
             options.bootstrap,
@@ -88,7 +88,7 @@ def _write(
     ) as sink:
         for rows in batches:
             _send(sink, rows)
-        return Written(sink.ask(lambda one: one.finish()))
+        return TaskCommit(sink.ask(lambda one: one.finish()))
 
 
 def _send(sink: BackgroundClient[RecordSink], rows: pa.RecordBatch) -> None:

@@ -39,7 +39,7 @@ class Part(NamedTuple):
         return max(event.revision for event in self.stages)
 
 
-class Gap(NamedTuple):
+class MissingStage(NamedTuple):
     """A missing stage of a part.
 
     - `overtaken_by`: id of a newer change of the replica, because of which this stage is not
@@ -70,7 +70,7 @@ class ChangeTrace(NamedTuple):
     parts: tuple[Part, ...]
     began_ms: int
     revision: int
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingStage, ...] = ()
 
     @property
     def name(self) -> TopicPartition | None:
@@ -103,7 +103,7 @@ class ChangeTrace(NamedTuple):
         )
 
     @property
-    def unfinished(self) -> tuple[Gap, ...]:
+    def unfinished(self) -> tuple[MissingStage, ...]:
         return tuple(gap for gap in self.gaps if not gap.overtaken_by and not gap.forgotten_by)
 
     def since_requested_ms(self, event: StateChange) -> int:

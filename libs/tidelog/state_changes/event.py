@@ -74,6 +74,7 @@ class Kind(enum.Enum):
     OPERATION_ENDED = "operation_ended"
     BROKER_MAINTENANCE = "broker_maintenance"  # maintenance begins or ends
     THROTTLE = "throttle"  # the bandwidth limit of moves changed
+    FEATURE_LEVEL = "feature_level"  # of the cluster; it only rises
     RECOVERY_CONSENT = "recovery_consent"
     # A broker.
     BROKER_JOINED = "broker_joined"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidelog.model import TopicPartition
-from tidelog.state_changes.change_trace import ENDED, ChangeTrace, Gap, Part
+from tidelog.state_changes.change_trace import ENDED, ChangeTrace, MissingStage, Part
 from tidelog.state_changes.event import NO_BROKER, Kind, Stage, StateChange
 
 # Kinds that a controller commands to a replica, and that the broker acknowledges.
@@ -51,7 +51,7 @@ def _gaps(
     part: Part,
     newest: dict[tuple[TopicPartition, int], list[tuple[int, str]]],
     memories: Memories | None,
-) -> list[Gap]:
+) -> list[MissingStage]:
     missing = _missing(part)
     if missing is None:
         return []
@@ -62,7 +62,7 @@ def _gaps(
         later = [(r, change_id) for r, change_id in decisions if r > part.revision]
     overtaken_by = min(later)[1] if later else ""
     forgotten_by = "" if memories is None else _forgotten_by(part, missing, memories)
-    return [Gap(part.kind, part.broker, missing, overtaken_by, forgotten_by)]
+    return [MissingStage(part.kind, part.broker, missing, overtaken_by, forgotten_by)]
 
 
 def _forgotten_by(part: Part, missing: Stage, memories: Memories) -> str:

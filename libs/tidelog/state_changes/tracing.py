@@ -114,7 +114,22 @@ def trace(
 ) -> list[ChangeTrace]:
     """Returns the changes of a scope in causal order; empty: no service reports any. `memories`: as
     for `with_gaps`."""
-    return traces_of(relevant(events, scope), memories)
+    changes = traces_of(relevant(events, scope), memories)
+    return _from_creation(changes) if scope.topic else changes
+
+
+def _from_creation(changes: list[ChangeTrace]) -> list[ChangeTrace]:
+    """Leaves out what precedes the creation of the topic: it caused none of its changes. Before any
+    other first change, changes of brokers and controllers may be its cause."""
+    first = next((n for n, change in enumerate(changes) if change.headline.topic), 0)
+    return changes[first:] if changes and is_creation(changes[first]) else changes
+
+
+def is_creation(change: ChangeTrace) -> bool:
+    """Whether a topic or one of its partitions begins with this change."""
+    event = change.headline
+    by_key = event.kind is Kind.CREATE and event.broker == NO_BROKER
+    return by_key or event.kind is Kind.TOPIC_CREATION
 
 
 def relevant(events: Iterable[StateChange], scope: TraceScope) -> list[StateChange]:

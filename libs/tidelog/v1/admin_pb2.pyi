@@ -1890,6 +1890,169 @@ class DescribeThrottleResponse(_message.Message):
 Global___DescribeThrottleResponse: _TypeAlias = DescribeThrottleResponse  # noqa: Y015
 
 @_typing.final
+class RaiseFeatureLevelRequest(_message.Message):
+    """The feature level that the cluster should have."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEVEL_FIELD_NUMBER: _builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    level: _builtins.int
+    """Level to raise to. INVALID_REQUEST if it is below the present one."""
+    expected_revision: _builtins.int
+    """Expected revision of the level; 0: not checked. See AdminService."""
+    dry_run: _builtins.bool
+    """Validates only."""
+    def __init__(
+        self,
+        *,
+        level: _builtins.int = ...,
+        expected_revision: _builtins.int = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "expected_revision", b"expected_revision", "level", b"level"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RaiseFeatureLevelRequest: _TypeAlias = RaiseFeatureLevelRequest  # noqa: Y015
+
+@_typing.final
+class RaiseFeatureLevelResponse(_message.Message):
+    """The result of a RaiseFeatureLevelRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    before: _builtins.int
+    """Level before the request."""
+    revision: _builtins.int
+    """Revision of the level."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the cluster has the level, or in a dry run could have it."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        before: _builtins.int = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before", "error", b"error", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RaiseFeatureLevelResponse: _TypeAlias = RaiseFeatureLevelResponse  # noqa: Y015
+
+@_typing.final
+class DescribeFeatureLevelRequest(_message.Message):
+    """A query for the feature level."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeFeatureLevelRequest: _TypeAlias = DescribeFeatureLevelRequest  # noqa: Y015
+
+@_typing.final
+class DescribeFeatureLevelResponse(_message.Message):
+    """The feature level of the cluster."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    NEWEST_LEVEL_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    PROCESSES_FIELD_NUMBER: _builtins.int
+    level: _builtins.int
+    """Present level."""
+    newest_level: _builtins.int
+    """Newest level that the active controller supports."""
+    revision: _builtins.int
+    """Revision of the level, for `expected_revision` of RaiseFeatureLevel."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the query succeeded."""
+
+    @_builtins.property
+    def processes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProcessVersion]:
+        """Registered brokers and controllers, each ordered by id."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+        level: _builtins.int = ...,
+        newest_level: _builtins.int = ...,
+        revision: _builtins.int = ...,
+        processes: _abc.Iterable[Global___ProcessVersion] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "level", b"level", "newest_level", b"newest_level", "processes", b"processes", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeFeatureLevelResponse: _TypeAlias = DescribeFeatureLevelResponse  # noqa: Y015
+
+@_typing.final
+class ProcessVersion(_message.Message):
+    """The release of a registered process."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    OLDEST_LEVEL_FIELD_NUMBER: _builtins.int
+    NEWEST_LEVEL_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    """"broker" or "controller"."""
+    id: _builtins.int
+    """Id of the broker or controller."""
+    address: _builtins.str
+    """gRPC address, host:port."""
+    version: _builtins.str
+    """Version, such as "0.1.0"; empty: its release does not report one."""
+    oldest_level: _builtins.int
+    """Oldest feature level that it supports."""
+    newest_level: _builtins.int
+    """Newest feature level that it supports."""
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        id: _builtins.int = ...,
+        address: _builtins.str = ...,
+        version: _builtins.str = ...,
+        oldest_level: _builtins.int = ...,
+        newest_level: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id", b"id", "newest_level", b"newest_level", "oldest_level", b"oldest_level", "role", b"role", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProcessVersion: _TypeAlias = ProcessVersion  # noqa: Y015
+
+@_typing.final
 class ListOperationsRequest(_message.Message):
     """A query for operations."""
 

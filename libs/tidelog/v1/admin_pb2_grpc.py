@@ -141,6 +141,16 @@ class AdminServiceStub:
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeThrottleRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeThrottleResponse.FromString,
                 _registered_method=True)
+        self.RaiseFeatureLevel = channel.unary_unary(
+                '/tidelog.v1.AdminService/RaiseFeatureLevel',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.RaiseFeatureLevelRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.RaiseFeatureLevelResponse.FromString,
+                _registered_method=True)
+        self.DescribeFeatureLevel = channel.unary_unary(
+                '/tidelog.v1.AdminService/DescribeFeatureLevel',
+                request_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeFeatureLevelRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeFeatureLevelResponse.FromString,
+                _registered_method=True)
         self.ListOperations = channel.unary_unary(
                 '/tidelog.v1.AdminService/ListOperations',
                 request_serializer=tidelog_dot_v1_dot_admin__pb2.ListOperationsRequest.SerializeToString,
@@ -338,6 +348,22 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RaiseFeatureLevel(self, request, context):
+        """Raises the feature level of the cluster. Rejected with UNSUPPORTED_VERSION, which names
+        them, while registered processes do not support the level. A level is never lowered:
+        afterwards no process of a release without it can start.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeFeatureLevel(self, request, context):
+        """Returns the feature level of the cluster, and the levels that its processes support.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListOperations(self, request, context):
         """Returns running operations and the last 100 that have ended, newest first.
         """
@@ -495,6 +521,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeThrottle,
                     request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeThrottleRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeThrottleResponse.SerializeToString,
+            ),
+            'RaiseFeatureLevel': grpc.unary_unary_rpc_method_handler(
+                    servicer.RaiseFeatureLevel,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.RaiseFeatureLevelRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.RaiseFeatureLevelResponse.SerializeToString,
+            ),
+            'DescribeFeatureLevel': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeFeatureLevel,
+                    request_deserializer=tidelog_dot_v1_dot_admin__pb2.DescribeFeatureLevelRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_admin__pb2.DescribeFeatureLevelResponse.SerializeToString,
             ),
             'ListOperations': grpc.unary_unary_rpc_method_handler(
                     servicer.ListOperations,
@@ -945,6 +981,60 @@ class AdminService:
             '/tidelog.v1.AdminService/DescribeThrottle',
             tidelog_dot_v1_dot_admin__pb2.DescribeThrottleRequest.SerializeToString,
             tidelog_dot_v1_dot_admin__pb2.DescribeThrottleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RaiseFeatureLevel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/RaiseFeatureLevel',
+            tidelog_dot_v1_dot_admin__pb2.RaiseFeatureLevelRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.RaiseFeatureLevelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeFeatureLevel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.AdminService/DescribeFeatureLevel',
+            tidelog_dot_v1_dot_admin__pb2.DescribeFeatureLevelRequest.SerializeToString,
+            tidelog_dot_v1_dot_admin__pb2.DescribeFeatureLevelResponse.FromString,
             options,
             channel_credentials,
             insecure,

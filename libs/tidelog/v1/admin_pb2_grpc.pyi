@@ -109,6 +109,13 @@ class AdminServiceStub:
     """Limits the bandwidth of moves. The limit also applies to moves in progress."""
     DescribeThrottle: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeThrottleRequest, _admin_pb2.DescribeThrottleResponse]
     """Returns the bandwidth limit of moves."""
+    RaiseFeatureLevel: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RaiseFeatureLevelRequest, _admin_pb2.RaiseFeatureLevelResponse]
+    """Raises the feature level of the cluster. Rejected with UNSUPPORTED_VERSION, which names
+    them, while registered processes do not support the level. A level is never lowered:
+    afterwards no process of a release without it can start.
+    """
+    DescribeFeatureLevel: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeFeatureLevelRequest, _admin_pb2.DescribeFeatureLevelResponse]
+    """Returns the feature level of the cluster, and the levels that its processes support."""
     ListOperations: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListOperationsRequest, _admin_pb2.ListOperationsResponse]
     """Returns running operations and the last 100 that have ended, newest first."""
     DescribeOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeOperationRequest, _admin_pb2.DescribeOperationResponse]
@@ -232,6 +239,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Limits the bandwidth of moves. The limit also applies to moves in progress."""
     DescribeThrottle: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeThrottleRequest, _admin_pb2.DescribeThrottleResponse]  # type: ignore[assignment]
     """Returns the bandwidth limit of moves."""
+    RaiseFeatureLevel: _aio.UnaryUnaryMultiCallable[_admin_pb2.RaiseFeatureLevelRequest, _admin_pb2.RaiseFeatureLevelResponse]  # type: ignore[assignment]
+    """Raises the feature level of the cluster. Rejected with UNSUPPORTED_VERSION, which names
+    them, while registered processes do not support the level. A level is never lowered:
+    afterwards no process of a release without it can start.
+    """
+    DescribeFeatureLevel: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeFeatureLevelRequest, _admin_pb2.DescribeFeatureLevelResponse]  # type: ignore[assignment]
+    """Returns the feature level of the cluster, and the levels that its processes support."""
     ListOperations: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListOperationsRequest, _admin_pb2.ListOperationsResponse]  # type: ignore[assignment]
     """Returns running operations and the last 100 that have ended, newest first."""
     DescribeOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeOperationRequest, _admin_pb2.DescribeOperationResponse]  # type: ignore[assignment]
@@ -430,6 +444,25 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribeThrottleResponse, _abc.Awaitable[_admin_pb2.DescribeThrottleResponse]]:
         """Returns the bandwidth limit of moves."""
+
+    @_abc_1.abstractmethod
+    def RaiseFeatureLevel(
+        self,
+        request: _admin_pb2.RaiseFeatureLevelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RaiseFeatureLevelResponse, _abc.Awaitable[_admin_pb2.RaiseFeatureLevelResponse]]:
+        """Raises the feature level of the cluster. Rejected with UNSUPPORTED_VERSION, which names
+        them, while registered processes do not support the level. A level is never lowered:
+        afterwards no process of a release without it can start.
+        """
+
+    @_abc_1.abstractmethod
+    def DescribeFeatureLevel(
+        self,
+        request: _admin_pb2.DescribeFeatureLevelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeFeatureLevelResponse, _abc.Awaitable[_admin_pb2.DescribeFeatureLevelResponse]]:
+        """Returns the feature level of the cluster, and the levels that its processes support."""
 
     @_abc_1.abstractmethod
     def ListOperations(

@@ -620,6 +620,7 @@ class MetadataResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Unique id of the cluster: 22 characters of base64url."""
     revision: _builtins.int
@@ -627,6 +628,8 @@ class MetadataResponse(_message.Message):
     existed at this revision or an earlier one and its result is an error, the topic was
     deleted; waiting for the broker to catch up cannot bring it back. 0: not sent.
     """
+    feature_level: _builtins.int
+    """Feature level of the cluster; 0: the broker's release does not report it."""
     @_builtins.property
     def controller(self) -> Global___ControllerEndpoint:
         """The active controller; unset if the broker knows none."""
@@ -652,10 +655,11 @@ class MetadataResponse(_message.Message):
         topics: _abc.Iterable[Global___TopicMetadata] | None = ...,
         controllers: _abc.Iterable[Global___ControllerProcess] | None = ...,
         revision: _builtins.int = ...,
+        feature_level: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "controllers", b"controllers", "revision", b"revision", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "controllers", b"controllers", "feature_level", b"feature_level", "revision", b"revision", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -700,22 +704,26 @@ class ControllerProcess(_message.Message):
     CONTROLLER_ID_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
     """Controller id."""
     address: _builtins.str
     """gRPC address, host:port."""
     started_at_ms: _builtins.int
     """Start time of the process by its wall clock, in milliseconds since 1970."""
+    version: _builtins.str
+    """Version of its release; empty: it does not report one."""
     def __init__(
         self,
         *,
         controller_id: _builtins.int = ...,
         address: _builtins.str = ...,
         started_at_ms: _builtins.int = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "controller_id", b"controller_id", "started_at_ms", b"started_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "controller_id", b"controller_id", "started_at_ms", b"started_at_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -732,6 +740,7 @@ class BrokerEndpoint(_message.Message):
     RACK_FIELD_NUMBER: _builtins.int
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """Broker id."""
     address: _builtins.str
@@ -744,6 +753,8 @@ class BrokerEndpoint(_message.Message):
     """
     state: _builtins.str
     """"running" or "stopping"."""
+    version: _builtins.str
+    """Version of its release; empty: it does not report one."""
     def __init__(
         self,
         *,
@@ -752,10 +763,11 @@ class BrokerEndpoint(_message.Message):
         rack: _builtins.str = ...,
         broker_epoch: _builtins.int = ...,
         state: _builtins.str = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "rack", b"rack", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "rack", b"rack", "state", b"state", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -155,6 +155,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """
     ERROR_CODE_NOT_ELIGIBLE_LEADER: _ErrorCode.ValueType  # 75
     """Not retriable. The replica cannot become leader now without loss of records."""
+    ERROR_CODE_UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 76
+    """Not retriable. The release of a process is too old for the request, or too new; the message
+    names the process and its version.
+    """
     ERROR_CODE_CLIENT_CLOSED: _ErrorCode.ValueType  # 90
     """Not retriable. The client was closed before or during the call. Client libraries raise
     this code; no service sends it.
@@ -304,6 +308,10 @@ removes partitions of the request.
 """
 ERROR_CODE_NOT_ELIGIBLE_LEADER: ErrorCode.ValueType  # 75
 """Not retriable. The replica cannot become leader now without loss of records."""
+ERROR_CODE_UNSUPPORTED_VERSION: ErrorCode.ValueType  # 76
+"""Not retriable. The release of a process is too old for the request, or too new; the message
+names the process and its version.
+"""
 ERROR_CODE_CLIENT_CLOSED: ErrorCode.ValueType  # 90
 """Not retriable. The client was closed before or during the call. Client libraries raise
 this code; no service sends it.

@@ -358,8 +358,8 @@ class LimitedClient(_message.Message):
     limit: _builtins.str
     """Name of the setting. Brokers and controllers: "max_client_requests" (for all clients
     together), "max_requests_per_client" or "max_connections_per_client". Gateways: the last
-    two, and for all clients together "max_concurrent_requests", "max_concurrent_streams",
-    "connections" and "body_bytes" (of request bodies that are being received). All
+    two, "max_searches_per_client", and for all clients together "max_concurrent_requests",
+    "max_concurrent_streams", "max_concurrent_searches", "connections" and "body_bytes" (of request bodies that are being received). All
     services: "metrics_connections_per_client" and, for all clients together,
     "metrics_connections". These two are fixed limits of connections to the metrics port.
     Brokers and controllers also have fixed limits of answers that are not received yet:
@@ -1869,6 +1869,8 @@ class ControllerState(_message.Message):
     CONTROLLER_PRESSURES_FIELD_NUMBER: _builtins.int
     WAITING_CONTROLLERS_FIELD_NUMBER: _builtins.int
     CRASHES_FIELD_NUMBER: _builtins.int
+    FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
+    RAISABLE_LEVEL_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     """The controller is active."""
     controller_epoch: _builtins.int
@@ -1879,6 +1881,10 @@ class ControllerState(_message.Message):
     """Number of all partitions."""
     revision: _builtins.int
     """Store revision up to which the controller has read."""
+    feature_level: _builtins.int
+    """Feature level of the cluster; 0: this controller is a standby, or does not report it."""
+    raisable_level: _builtins.int
+    """Highest feature level that all registered brokers and controllers support; 0: as above."""
     @_builtins.property
     def backlogs(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerBacklog]:
         """Commands that brokers have not acknowledged."""
@@ -1986,10 +1992,12 @@ class ControllerState(_message.Message):
         controller_pressures: _abc.Iterable[Global___ControllerPressure] | None = ...,
         waiting_controllers: _abc.Iterable[Global___WaitingController] | None = ...,
         crashes: _abc.Iterable[Global___ServiceCrashes] | None = ...,
+        feature_level: _builtins.int = ...,
+        raisable_level: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "crashes", b"crashes", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision", "waiting_controllers", b"waiting_controllers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "crashes", b"crashes", "deletions", b"deletions", "departures", b"departures", "feature_level", b"feature_level", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "raisable_level", b"raisable_level", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision", "waiting_controllers", b"waiting_controllers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
