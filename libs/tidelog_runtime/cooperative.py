@@ -7,7 +7,8 @@ wait for one slice at most.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -17,6 +18,8 @@ ITEMS_PER_SLICE = 64
 # slice takes a few milliseconds. A larger slice is worth it, because each yield may take as long as
 # all other work that is ready.
 QUICK_ITEMS_PER_SLICE = 400
+# Maximum time of a slice of `TimeSlices`, plus that of one item.
+SLICE_SECONDS = 0.01
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
@@ -36,6 +39,46 @@ async def map_yielding(
             await asyncio.sleep(0)
         made.append(make(item))
     return made
+
+
+class TimeSlices:
+    """Yields to the event loop once work has taken SLICE_SECONDS since the last yield.
+
+    For items that differ much in cost, such as records of a byte and of a megabyte. The time that
+    the caller waits counts as well, so that the first item after a wait may yield again.
+
+    - `seconds`: a monotonic clock
+    """
+
+    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._until = seconds() + SLICE_SECONDS
+
+    async def checkpoint(self) -> None:
+        """Yields if the slice is over. Call it after each item."""
+        if self._seconds() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._seconds() + SLICE_SECONDS
+
+    async def run(self, steps: Generator[None, None, _Made]) -> _Made:
+        """Returns the result of `steps`, with a checkpoint wherever it yields."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                made: _Made = end.value
+                return made
+            await self.checkpoint()
+
+
+def finished(steps: Generator[None, None, _Made]) -> _Made:
+    """Returns the result of `steps`, without pauses where it yields."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: _Made = end.value
+            return made
 
 
 async def yield_times(turns: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 
-from tidelog.inspection.model import Departure as Missed
+from tidelog.inspection.state_reports import Departure as Missed
 from tidelog_runtime.metadata.schema import Departure
 
 # A departed broker that holds no replicas is reported for this time. Without the limit, a broker

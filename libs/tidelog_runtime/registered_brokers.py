@@ -5,9 +5,9 @@ Brokers and controllers share this module.
 
 from __future__ import annotations
 
-from tidelog.inspection.model import RegisteredBroker
-from tidelog.inspection.model import RejectedStart as DescribedRejection
 from tidelog.inspection.resource_pressures import BrokerPressure
+from tidelog.inspection.state_reports import RegisteredBroker
+from tidelog.inspection.state_reports import RejectedStart as DescribedRejection
 from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
     RejectedStart,

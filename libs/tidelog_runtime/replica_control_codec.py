@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_from_wire, error_to_wire
 from tidelog.state_changes.event import Cause, Change

@@ -11,6 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tidelog.missing_extras import exit_not_installed, is_installed
+
+if not is_installed("rich"):
+    exit_not_installed("tidelog_runtime.demo", "tidelog-services[local]")
+
 import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

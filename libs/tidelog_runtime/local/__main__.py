@@ -7,7 +7,13 @@ import asyncio
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+
+from tidelog.missing_extras import exit_not_installed, is_installed
+
+if not is_installed("rich"):
+    exit_not_installed("tidelog_runtime.local", "tidelog-services[local]")
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,11 +22,24 @@ from rich.table import Table
 from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import CLUSTER_FILE
-from tidelog_runtime.local.commands import PROGRAM, cluster_command, part_command
+from tidelog_runtime.local.commands import (
+    DEFAULT_BROKERS,
+    DEFAULT_CONTROLLERS,
+    MAX_MEMBERS,
+    PROGRAM,
+    cluster_command,
+    last_options,
+    part_command,
+)
 from tidelog_runtime.local.data_directory import is_full, os_error
 from tidelog_runtime.local.members import how_it_ended
 from tidelog_runtime.local.process import LocalProcess
-from tidelog_runtime.local.start_requests import answer_requests, request_start
+from tidelog_runtime.local.start_requests import (
+    answer_requests,
+    request_start,
+    start_part,
+    start_report,
+)
 
 DEFAULT_DIRECTORY = ".tidelog"
 _DEATH_CHECK_SECONDS = 0.5
@@ -32,15 +51,9 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parse(argv)
     if arguments.start is not None:
         return _start_part(arguments.directory, arguments.start)
-    cluster = LocalCluster(
-        arguments.directory,
-        brokers=arguments.brokers,
-        controllers=arguments.controllers,
-        gateway=arguments.gateway,
-    )
     console = Console(stderr=False)
     try:
-        return asyncio.run(_run(cluster, console))
+        return asyncio.run(_run(_cluster(arguments), console))
     except (ClusterError, OSError) as error:
         if isinstance(error, OSError):
             error = os_error(arguments.directory, error)
@@ -50,6 +63,19 @@ def main(argv: Sequence[str]) -> int:
             soft_wrap=True,
         )
         return 1
+
+
+def _cluster(arguments: argparse.Namespace) -> LocalCluster:
+    """Returns the cluster to run: by default with as many parts as it had before."""
+    last = last_options(arguments.directory)
+    brokers = DEFAULT_BROKERS if last is None else last.brokers
+    controllers = DEFAULT_CONTROLLERS if last is None else last.controllers
+    return LocalCluster(
+        arguments.directory,
+        brokers=arguments.brokers or brokers,
+        controllers=arguments.controllers or controllers,
+        gateway=arguments.gateway,
+    )
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -64,8 +90,12 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         default=DEFAULT_DIRECTORY,
         help="data, logs and cluster.json (default: .tidelog)",
     )
-    parser.add_argument("--brokers", type=_count, default=3, help="how many (default: 3)")
-    parser.add_argument("--controllers", type=_count, default=2, help="how many (default: 2)")
+    for parts, default in ("brokers", DEFAULT_BROKERS), ("controllers", DEFAULT_CONTROLLERS):
+        parser.add_argument(
+            f"--{parts}",
+            type=_count,
+            help=f"how many (default: as many as at the last start, at first {default})",
+        )
     parser.add_argument(
         "--gateway",
         action=argparse.BooleanOptionalAction,
@@ -75,14 +105,15 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--start",
         metavar="PART",
-        help="in place of all that: start a part again, as broker-2 or etcd, that has ended in "
-        "the cluster which runs in the directory",
+        help="in place of all that: start a part again, such as broker-2 or etcd, that has ended "
+        "in the cluster that runs in the directory; the next broker id adds a broker",
     )
     return parser.parse_args(argv)
 
 
 def _start_part(directory: Path, name: str) -> int:
     try:
+        report = start_report(directory, name)
         request_start(directory, name)
     except (ClusterError, OSError) as error:
         if isinstance(error, OSError):
@@ -93,7 +124,7 @@ def _start_part(directory: Path, name: str) -> int:
             soft_wrap=True,
         )
         return 1
-    _line(Console(), f"{name} was started again.")
+    _line(Console(), report)
     return 0
 
 
@@ -105,8 +136,8 @@ def _directory(text: str) -> Path:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 99:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 99")
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_MEMBERS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_MEMBERS}")
     return int(text)
 
 
@@ -145,8 +176,8 @@ async def _serve(cluster: LocalCluster, console: Console) -> None:
             if process.started_pid not in reported_pids:
                 reported_pids.add(process.started_pid)
                 _line(console, _death(process, cluster))
-        for name in answer_requests(cluster.directory, cluster.restart):
-            _line(console, f"{name} was started again.")
+        for name in answer_requests(cluster.directory, partial(start_part, cluster)):
+            _line(console, f"{name} was started.")
         await asyncio.sleep(_DEATH_CHECK_SECONDS)
 
 

@@ -76,12 +76,20 @@ GATEWAY_PORT = 7600
 
 # Below the kernel's ephemeral ports. Otherwise an outgoing connection could take a port while its
 # owner is down, and a client that connects to a dead broker could connect to itself.
-OTHER_PORTS = range(20_000, 32_000)
+ALL_OTHER_PORTS = range(20_000, 32_000)
+OTHER_PORTS = ALL_OTHER_PORTS
 _MAX_ATTEMPTS = 200
 
 
 class NoFreePortError(ClusterError):
     """No free port was found; `str(error)` names the ranges that were tried."""
+
+
+def choose_every(step: int, first: int) -> None:
+    """Chooses only every `step`-th port from now on, from the one with index `first` on. Processes
+    of one machine that start clusters at the same time get different ports by it."""
+    global OTHER_PORTS
+    OTHER_PORTS = ALL_OTHER_PORTS[first::step]
 
 
 def is_free(port: int) -> bool:
@@ -101,13 +109,14 @@ def choose_port(preferred: int | None, *, taken: set[int], rng: random.Random) -
     Adds it to `taken`, the ports of parts that do not listen yet.
     """
     candidates = [] if preferred is None else [preferred]
-    candidates += rng.sample(OTHER_PORTS, _MAX_ATTEMPTS)
+    attempts = min(_MAX_ATTEMPTS, len(OTHER_PORTS))
+    candidates += rng.sample(OTHER_PORTS, attempts)
     for port in candidates:
         if port not in taken and is_free(port):
             taken.add(port)
             return port
     raise NoFreePortError(
         f"no free port on {HOST}: tried {preferred or 'none in particular'} and "
-        f"{_MAX_ATTEMPTS} of {OTHER_PORTS.start} to {OTHER_PORTS.stop - 1}; end a process "
+        f"{attempts} of {OTHER_PORTS.start} to {OTHER_PORTS.stop - 1}; end a process "
         "that listens there"
     )

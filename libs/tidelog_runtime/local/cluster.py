@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog_runtime.config import METRICS_OFF, METRICS_PORT_OFFSET
-from tidelog_runtime.local import ClusterError, cluster_file
+from tidelog_runtime.local import ClusterError, NoSuchPartError, cluster_file
 from tidelog_runtime.local.addresses import (
     BROKER_BASE_PORT,
     CONTROLLER_BASE_PORT,
@@ -42,8 +42,8 @@ from tidelog_runtime.local.data_directory import (
     check_space,
     check_writable,
 )
-from tidelog_runtime.local.etcd import LocalEtcd
-from tidelog_runtime.local.members import Member, Members, describe_death, member_of, stop_all
+from tidelog_runtime.local.etcd_member import LocalEtcd
+from tidelog_runtime.local.members import LocalMember, Members, describe_death, member_of, stop_all
 from tidelog_runtime.local.process import LocalProcess, environment_without
 from tidelog_runtime.local.prometheus_targets import TARGETS_FILE, write_targets
 from tidelog_runtime.metadata.store import StoreUnavailableError
@@ -264,6 +264,7 @@ class LocalCluster:
         this directory has to include it in `brokers`. Raises `ClusterError` before `start`."""
         if self._lock is None:
             raise ClusterError("a broker is added to a cluster that runs; start it first")
+        check_space(self.directory)
         broker_id = max(self._broker_ids, default=0) + 1
         member = self._new_broker(broker_id)
         member.process.start()
@@ -312,7 +313,7 @@ class LocalCluster:
         name = part_name(name)
         processes = {process.name: process for process in self.processes()}
         if name not in processes:
-            raise ClusterError(f"there is no part {name!r}; there are: {', '.join(processes)}")
+            raise NoSuchPartError(f"there is no part {name!r}; there are: {', '.join(processes)}")
         process = processes[name]
         if process.running:
             raise ClusterError(f"{name} is running, as process {process.pid}")
@@ -377,7 +378,7 @@ class LocalCluster:
             address = self._addresses.choose(GATEWAY, GATEWAY_PORT)
             self._members.gateway = self._new_gateway(address)
 
-    def _new_broker(self, broker_id: int) -> Member:
+    def _new_broker(self, broker_id: int) -> LocalMember:
         own = {"data_dir": str(self.broker_data_dir(broker_id)), **self._broker_config}
         port = BROKER_BASE_PORT + broker_id
         return self._new_member("broker", broker_id, port, self._programs.broker, own)
@@ -389,7 +390,7 @@ class LocalCluster:
         usual_port: int,
         program: Sequence[str],
         own: Mapping[str, Setting],
-    ) -> Member:
+    ) -> LocalMember:
         assert self._addresses is not None, "parts are made from start() on"
         name = f"{kind}-{member_id}"
         address = self._addresses.choose(name, usual_port)
@@ -404,15 +405,15 @@ class LocalCluster:
         }
         process = self._process(name, program, address, settings)
         measured = "" if metrics == METRICS_OFF else metrics
-        return Member(member_id, address, measured, process)
+        return LocalMember(member_id, address, measured, process)
 
-    def _new_gateway(self, address: str) -> Member:
+    def _new_gateway(self, address: str) -> LocalMember:
         settings: dict[str, Setting] = {
             "bootstrap": [broker.address for broker in self._members.brokers.values()],
             "controllers": [c.address for c in self._members.controllers.values()],
         }
         process = self._process(GATEWAY, self._programs.gateway, address, settings)
-        return Member(0, address, "", process)
+        return LocalMember(0, address, "", process)
 
     def _process(
         self, name: str, program: Sequence[str], address: str, settings: Mapping[str, Setting]
@@ -476,13 +477,13 @@ class LocalCluster:
             if other.address not in addresses
         ]
 
-    def _broker(self, broker_id: int) -> Member:
+    def _broker(self, broker_id: int) -> LocalMember:
         return member_of(self._members.brokers, "broker", broker_id)
 
-    def _controller(self, controller_id: int) -> Member:
+    def _controller(self, controller_id: int) -> LocalMember:
         return member_of(self._members.controllers, "controller", controller_id)
 
-    def _gateway(self) -> Member:
+    def _gateway(self) -> LocalMember:
         if self._members.gateway is None:
             raise ClusterError("there is no gateway; start the cluster with gateway=True")
         return self._members.gateway

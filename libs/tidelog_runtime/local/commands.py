@@ -11,10 +11,14 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog_runtime.local.cluster_file import ClusterFile
+from tidelog_runtime.local.cluster_file import ClusterFile, read_cluster_file
 
 ETCD_VARIABLE = "TIDELOG_ETCD"
 PROGRAM = "tidelog_runtime.local"
+DEFAULT_BROKERS = 3
+DEFAULT_CONTROLLERS = 2
+# Brokers, and controllers, of one cluster.
+MAX_MEMBERS = 99
 
 
 class ClusterOptions(NamedTuple):
@@ -24,6 +28,14 @@ class ClusterOptions(NamedTuple):
     controllers: int
     gateway: bool
     etcd: str
+
+
+def last_options(directory: Path) -> ClusterOptions | None:
+    """Returns the options of the cluster that was last started there; None: there was none.
+
+    Brokers that were added while it ran count."""
+    known = read_cluster_file(directory)
+    return None if known is None else options_of(known)
 
 
 def options_of(parts: ClusterFile) -> ClusterOptions:

@@ -13,7 +13,7 @@ from tidelog_runtime.local.process import LocalProcess
 
 
 @dataclass(slots=True)
-class Member:
+class LocalMember:
     """A controller, a broker or the gateway. Its addresses stay the same if possible.
 
     - `metrics`: empty if metrics are off.
@@ -27,14 +27,14 @@ class Member:
 
 @dataclass(slots=True)
 class Members:
-    controllers: dict[int, Member] = field(default_factory=dict)
-    brokers: dict[int, Member] = field(default_factory=dict)
-    gateway: Member | None = None
+    controllers: dict[int, LocalMember] = field(default_factory=dict)
+    brokers: dict[int, LocalMember] = field(default_factory=dict)
+    gateway: LocalMember | None = None
 
-    def services(self) -> list[Member]:
+    def services(self) -> list[LocalMember]:
         return [*self.controllers.values(), *self.brokers.values()]
 
-    def all(self) -> list[Member]:
+    def all(self) -> list[LocalMember]:
         return self.services() if self.gateway is None else [*self.services(), self.gateway]
 
 
@@ -52,11 +52,11 @@ def describe_death(process: LocalProcess) -> str:
     )
 
 
-async def stop_all(members: Iterable[Member]) -> None:
+async def stop_all(members: Iterable[LocalMember]) -> None:
     await asyncio.gather(*(member.process.stop() for member in members))
 
 
-def member_of(members: Mapping[int, Member], kind: str, member_id: int) -> Member:
+def member_of(members: Mapping[int, LocalMember], kind: str, member_id: int) -> LocalMember:
     if member_id not in members:
         known = ", ".join(map(str, members)) or "none before start()"
         raise ClusterError(f"there is no {kind} {member_id}; there are: {known}")

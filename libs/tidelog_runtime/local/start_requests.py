@@ -1,4 +1,4 @@
-"""Requests to a running `make up` to start a part again.
+"""Requests to a running `make up` to start a part again, or to start another broker.
 
 Another process writes a file with the part's name into the cluster's directory. The file is
 deleted once the answer is written beside it.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
-from tidelog_runtime.local import ClusterError
+from tidelog_runtime.local import ClusterError, NoSuchPartError
+from tidelog_runtime.local.addresses import part_name
 from tidelog_runtime.local.cluster_file import read_cluster_file
-from tidelog_runtime.local.commands import cluster_command, options_of
+from tidelog_runtime.local.commands import MAX_MEMBERS, cluster_command, options_of
 from tidelog_runtime.local.data_directory import DirectoryLock, check_space, os_error
 
 _FOLDER = "start"
@@ -24,10 +26,55 @@ WAIT_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 
 
+class GrowingCluster(Protocol):
+    """A running cluster that restarts its parts and starts further brokers."""
+
+    @property
+    def broker_ids(self) -> Sequence[int]: ...
+
+    def add_broker(self) -> int: ...
+
+    def restart(self, name: str) -> None: ...
+
+
+def start_part(cluster: GrowingCluster, name: str) -> None:
+    """Starts a part that has ended, or another broker if `name` has the next broker id.
+
+    Raises `ClusterError` for other names, for a running part, and if the disk is full."""
+    new = _new_broker(cluster.broker_ids)
+    if part_name(name) != new:
+        try:
+            cluster.restart(name)
+        except NoSuchPartError as error:
+            raise NoSuchPartError(f"{error}; {new} adds a broker") from None
+        return
+    if len(cluster.broker_ids) >= MAX_MEMBERS:
+        raise ClusterError(f"a cluster on one machine has at most {MAX_MEMBERS} brokers")
+    cluster.add_broker()
+
+
+def start_report(directory: Path, name: str) -> str:
+    """Returns the line that reports the start of the part. Call it before the request."""
+    name = part_name(name)
+    known = read_cluster_file(directory)
+    brokers = [] if known is None else [broker.id for broker in known.brokers]
+    if name != _new_broker(brokers):
+        return f"{name} was started again."
+    return (
+        f"{name} was started. It gets replicas of new topics; to move existing partitions to it: "
+        f"tidelog brokers add {name.removeprefix('broker-')}"
+    )
+
+
+def _new_broker(broker_ids: Sequence[int]) -> str:
+    return f"broker-{max(broker_ids, default=0) + 1}"
+
+
 def request_start(
     directory: Path, name: str, *, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Returns once the part was started. Raises `ClusterError`."""
+    name = part_name(name)
     if not _NAME.fullmatch(name):
         raise ClusterError(f"{name!r} is no part of a cluster; give one as broker-2")
     if DirectoryLock.holder(directory) is None:

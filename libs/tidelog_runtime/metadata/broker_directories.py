@@ -67,6 +67,7 @@ class RejectionCause(enum.Enum):
     OTHER = "other"
     UNFINISHED = "unfinished"  # began after a rejected start, and has not registered
     FAULT = "fault"  # the process had started, and ended because one of its tasks failed
+    VERSION = "version"  # its release does not support the level of the cluster or the directory
 
     @classmethod
     def parse(cls, value: str) -> RejectionCause:

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass
 
 from tidelog.inspection.controller_reports import WaitingController
-from tidelog.inspection.model import MissingController
+from tidelog.inspection.state_reports import MissingController
 from tidelog_runtime.metadata.broker_directories import known_fields
 from tidelog_runtime.metadata.entries_by_id import EntriesById
 

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 from aetcd import rpc
 
-from tidelog.inspection.model import StoreMember
+from tidelog.inspection.state_reports import StoreMember
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.etcd_endpoints import HAS_LEADER, Endpoint, EtcdEndpoints
 from tidelog_runtime.metadata.etcd_lease import EtcdLease

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 from aetcd import rpc
 
-from tidelog.inspection.model import NOT_KNOWN, WITHOUT_MAJORITY, StoreMember
+from tidelog.inspection.state_reports import NOT_KNOWN, WITHOUT_MAJORITY, StoreMember
 from tidelog.rpc.channels import open_channel
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.cooperative import is_being_cancelled

@@ -24,6 +24,8 @@ class Keys:
         self.controller_pressures = self.root + "controllers/pressures/"
         self.waiting_controllers = self.root + "controllers/waiting/"
         self.cluster = self.root + "cluster"
+        # Written by each registration, so that a change of the level can exclude new ones.
+        self.last_registration = self.root + "last_registration"
         self.brokers = self.root + "brokers/ids/"
         self.departures = self.root + "brokers/departures/"
         self.directories = self.root + "brokers/directories/"
@@ -48,6 +50,7 @@ class Keys:
             self.controller: ControllerKey(),
             self.controller_epoch: ControllerEpochKey(),
             self.cluster: ClusterKey(),
+            self.last_registration: LastRegistrationKey(),
             self.throttle: ThrottleKey(),
         }
         self._parse = lru_cache(KEYS_REMEMBERED)(self._parse_anew)
@@ -193,6 +196,10 @@ class ClusterKey(NamedTuple):
     pass
 
 
+class LastRegistrationKey(NamedTuple):
+    pass
+
+
 class ThrottleKey(NamedTuple):
     pass
 
@@ -271,6 +278,7 @@ ParsedKey = (
     | ControllerEpochKey
     | ControllerProcessKey
     | ClusterKey
+    | LastRegistrationKey
     | ThrottleKey
     | BrokerKey
     | DepartureKey

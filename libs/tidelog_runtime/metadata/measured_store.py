@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import structlog
 
-from tidelog.inspection.model import NOT_KNOWN, STORE_SLOW_MS, StoreHealth, StoreMember
+from tidelog.inspection.state_reports import NOT_KNOWN, STORE_SLOW_MS, StoreHealth, StoreMember
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.loop_lag import LoopLag

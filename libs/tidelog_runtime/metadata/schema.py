@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.feature_levels import FIRST_LEVEL, UNREPORTED, LevelRange
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_runtime.metadata.broker_directories import known_fields
 
-FORMAT_VERSION = 1
 # The broker epoch of a member that is known to have lost data. No incarnation has this epoch, so
 # such a member does not lead and is not elected as clean.
 NOT_WHOLE = 0
@@ -27,6 +27,8 @@ _LATER_FIELDS: Mapping[str, object] = {
     "external_address": "",
     "first_leader_epoch": 0,
     "host": "",
+    "levels": UNREPORTED,
+    "version": "",
 }
 # Size of the caches between states of partitions and their JSON form.
 STATES_REMEMBERED = 2_048
@@ -248,7 +250,8 @@ class BrokerRegistration:
 
     - `whole_since`: oldest broker epoch since which the replicas lost nothing; 0: this one.
     - `synced_whole_since`: the same for data that is fsynced before it counts.
-    - `external_address`: for clients outside the brokers' network; not in the JSON if empty."""
+    - `external_address`: for clients outside the brokers' network; not in the JSON if empty.
+    - `version`, `levels`: of the process; not in the JSON of releases without feature levels."""
 
     address: str
     rack: str
@@ -257,6 +260,8 @@ class BrokerRegistration:
     whole_since: int
     synced_whole_since: int
     external_address: str = ""
+    version: str = ""
+    levels: LevelRange = UNREPORTED
 
 
 class Departure(NamedTuple):
@@ -292,12 +297,15 @@ class ControllerProcess:
     same address and host overwrites it.
 
     - `started_at_ms`: wall clock.
-    - `host`: of its machine or container; empty: not known."""
+    - `host`: of its machine or container; empty: not known.
+    - `version`, `levels`: as in `BrokerRegistration`."""
 
     address: str
     started_at_ms: int
     external_address: str = ""
     host: str = ""
+    version: str = ""
+    levels: LevelRange = UNREPORTED
 
     def is_of_place(self, other: ControllerProcess) -> bool:
         """Whether `other` is an earlier or a later process of the same place. Two processes cannot
@@ -308,10 +316,12 @@ class ControllerProcess:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntry:
-    """Value of `cluster`, which the first service to start writes once."""
+    """Value of `cluster`. The first service to start creates it; afterwards only
+    `format_version` changes: the feature level, under the name of release 0.1.0, which rejects
+    levels above 1 by it."""
 
     cluster_id: str
-    format_version: int = FORMAT_VERSION
+    format_version: int = FIRST_LEVEL
 
 
 # Below this rate, a batch would take too long.
@@ -449,7 +459,7 @@ def decode_topic(value: bytes) -> TopicEntry:
 
 
 def decode_broker(value: bytes) -> BrokerRegistration:
-    return BrokerRegistration(**known_fields(BrokerRegistration, json.loads(value)))
+    return BrokerRegistration(**_with_levels(known_fields(BrokerRegistration, json.loads(value))))
 
 
 def decode_controller(value: bytes) -> ControllerEntry:
@@ -457,7 +467,11 @@ def decode_controller(value: bytes) -> ControllerEntry:
 
 
 def decode_controller_process(value: bytes) -> ControllerProcess:
-    return ControllerProcess(**known_fields(ControllerProcess, json.loads(value)))
+    return ControllerProcess(**_with_levels(known_fields(ControllerProcess, json.loads(value))))
+
+
+def _with_levels(raw: dict[str, Any]) -> dict[str, Any]:
+    return {**raw, "levels": LevelRange(*raw["levels"])} if "levels" in raw else raw
 
 
 def decode_cluster(value: bytes) -> ClusterEntry:
@@ -482,13 +496,4 @@ def decode_recovery_consent(value: bytes) -> RecoveryConsent:
 
 def unassigned(topic: TopicEntry, replicas: tuple[int, ...], min_isr: int) -> LeaderAndIsr:
     """A partition that has replicas but no leader yet."""
-    return LeaderAndIsr(
-        topic_id=topic.topic_id,
-        replicas=replicas,
-        controller_epoch=0,
-        leader=NO_LEADER,
-        leader_epoch=NO_EPOCH,
-        isr=(),
-        eligible=(),
-        min_isr=min_isr,
-    )
+    return LeaderAndIsr(topic.topic_id, replicas, 0, NO_LEADER, NO_EPOCH, (), (), min_isr)

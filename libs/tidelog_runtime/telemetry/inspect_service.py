@@ -14,7 +14,7 @@ import grpc.aio
 from tidelog.caller_limits import Callers
 from tidelog.client.cluster_explainer import Explainer
 from tidelog.errors import TidelogError
-from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
+from tidelog.inspection.state_reports import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.abort import abort
 from tidelog.rpc.event_codec import event_to_wire
 from tidelog.rpc.inspect_requests import check_description, check_events, check_explanation

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from tidelog.inspection.controller_reports import LeaseEnds
-from tidelog.inspection.model import NOT_KNOWN, RecentElections
+from tidelog.inspection.state_reports import NOT_KNOWN, RecentElections
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_runtime.clock import Clock

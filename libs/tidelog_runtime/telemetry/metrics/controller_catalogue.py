@@ -79,6 +79,7 @@ ADMIN_REQUESTS = (
     "begin_operation",
     "cancel_operation",
     "set_throttle",
+    "raise_feature_level",
     "elect_preferred_leaders",
     "move_leaders",
     "set_maintenance",
@@ -152,6 +153,11 @@ BROKERS = gauge(
     "Fewer than you run: `tidelog explain` reports which left, when and why.",
     labels=("state",),
     bound=2,
+)
+FEATURE_LEVEL = gauge(
+    "tidelog_cluster_feature_level",
+    "Feature level of the cluster. It only rises.",
+    "After an upgrade raise it with `tidelog cluster upgrade`, once no way back is needed.",
 )
 TOPICS = gauge(
     "tidelog_cluster_topics",
@@ -285,6 +291,7 @@ COMMANDS_OVERDUE = counter(
 
 CLUSTER_METRICS = (
     BROKERS,
+    FEATURE_LEVEL,
     TOPICS,
     PARTITIONS,
     OFFLINE,

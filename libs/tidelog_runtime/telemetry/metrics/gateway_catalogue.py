@@ -44,6 +44,16 @@ GATEWAY_STREAMS = gauge(
     "Streams of events that are open.",
     "Near max_concurrent_streams, find the client that does not close them.",
 )
+GATEWAY_SEARCHES = gauge(
+    "tidelog_gateway_running_searches",
+    "Searches of records that are running.",
+    "Near max_concurrent_searches, find the clients that search; have them use a key or range.",
+)
+GATEWAY_SEARCHED = counter(
+    "tidelog_gateway_searched_records_total",
+    "Records that searches have scanned.",
+    "If it grows fast, searches take the gateway's and the brokers' time: let them scan less.",
+)
 GATEWAY_OVERVIEW_AGE = gauge(
     "tidelog_gateway_overview_age_seconds",
     "Age of the oldest part of the overview; it grows while no client requests it.",
@@ -63,6 +73,8 @@ GATEWAY_METRICS = (
     GATEWAY_DURATION,
     GATEWAY_PENDING,
     GATEWAY_STREAMS,
+    GATEWAY_SEARCHES,
+    GATEWAY_SEARCHED,
     GATEWAY_OVERVIEW_AGE,
     GATEWAY_REJECTIONS,
 )

@@ -38,12 +38,6 @@ class Metric(NamedTuple):
     def help(self) -> str:
         return f"{self.meaning} {self.remedy}"
 
-    @property
-    def max_series(self) -> int:
-        """A histogram has one series for each bucket, and +Inf, _sum and _count."""
-        each = len(self.buckets) + 3 if self.type is MetricType.HISTOGRAM else 1
-        return (len(self.series) + self.bound) * each
-
     def of(self, series: Iterable[LabelValues], bound: int = 0) -> Metric:
         """Returns the metric with the series of one service."""
         return self._replace(series=tuple(series), bound=bound)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tidelog.caller_limits import SERVICE_LIMITS, Callers
-from tidelog.inspection.model import StoreHealth
+from tidelog.inspection.state_reports import StoreHealth
 from tidelog.metrics_endpoint import OnClosed
 from tidelog.state_changes.event import StateChange
 from tidelog_runtime.clock import Clock

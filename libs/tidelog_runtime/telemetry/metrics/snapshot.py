@@ -50,12 +50,3 @@ class MetricsSnapshot:
                 self.values[metric.name] = {**dict.fromkeys(metric.series, 0), **collected}
             elif metric.type is MetricType.HISTOGRAM and metric.name not in self.distributions:
                 self.set_histograms(HistogramFamily(metric))
-
-    @property
-    def series_count(self) -> int:
-        scalars = sum(len(series) for series in self.values.values())
-        return scalars + sum(
-            len(distribution.bounds) + 3
-            for series in self.distributions.values()
-            for distribution in series.values()
-        )

