@@ -31,9 +31,8 @@ from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_serv
 from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
 from tidelog_controller.controller_config import ControllerConfig
 from tidelog_controller.core.write_pace import Intervals
-from tidelog_controller.edge.admin import AdminServicer
+from tidelog_controller.edge.admin import AdminServicer, ExternalAdminServicer
 from tidelog_controller.edge.controller_servicer import ControllerServicer
-from tidelog_controller.edge.external_admin import ExternalAdminServicer
 from tidelog_controller.edge.replica_control_client import GrpcReplicaControl
 from tidelog_controller.edge.standard_services import add_standard_services
 from tidelog_controller.metrics.controller_metrics import ControllerMetrics

@@ -14,7 +14,7 @@ from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import NOT_KNOWN, BrokerBacklog, PendingState, StateRequest
+from tidelog.inspection.state_reports import NOT_KNOWN, BrokerBacklog, PendingState, StateRequest
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change
 from tidelog_controller.policies.causes import change_id

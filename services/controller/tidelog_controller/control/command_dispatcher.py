@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tidelog.inspection.model import BrokerBacklog, StateRequest
+from tidelog.inspection.state_reports import BrokerBacklog, StateRequest
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import ANYTHING, BrokerControl

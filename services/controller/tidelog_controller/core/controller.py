@@ -12,7 +12,8 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
+from tidelog.feature_levels import SUPPORTED, LevelRange
+from tidelog.inspection.state_reports import BrokerBacklog, ControllerState, StateRequest
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_controller.control.command_dispatcher import CommandDispatcher
 from tidelog_controller.core.broker_events import unreachable_leader_event
@@ -84,8 +85,10 @@ class Controller:
         max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER,
         leader_balancing: LeaderBalancing | None = None,
         intervals: Intervals = INTERVALS,
+        levels: LevelRange = SUPPORTED,
     ) -> None:
         self.context = Context(keys)
+        self.context.levels.own = levels
         self.context.operations.max_moves_per_broker = max_moves_per_broker
         self._keys = keys
         self._identity = identity

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tidelog.errors import TidelogError, unknown_partition, unknown_topic
 from tidelog.inspection.controller_reports import ServiceCrashes
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     ControllerState,
     InSyncMember,
     PartitionKeyState,
@@ -17,7 +17,7 @@ from tidelog.inspection.model import (
     StateRequest,
     WaitingDeletion,
 )
-from tidelog.inspection.model import Departure as Departed
+from tidelog.inspection.state_reports import Departure as Departed
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_REVISION
 from tidelog_controller.control.command_dispatcher import CommandDispatcher
@@ -27,6 +27,7 @@ from tidelog_controller.policies.reassignment import (
     missing_for_cancellation,
     missing_for_switch,
 )
+from tidelog_controller.requests.level_admin import raisable_level
 from tidelog_controller.state.context import Context, ControllerIdentity
 from tidelog_controller.state.departures import crashes_of
 from tidelog_controller.state.metadata_records import (
@@ -76,6 +77,8 @@ def describe(term: ControllerTerm, request: StateRequest, now_ms: int) -> Contro
         rejected_starts=context.directories.described_rejections(),
         pressures=context.directories.described_pressures(),
         in_maintenance=tuple(sorted(context.maintenance)),
+        feature_level=context.levels.level,
+        raisable_level=raisable_level(context),
     )
 
 

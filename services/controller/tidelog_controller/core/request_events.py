@@ -11,6 +11,7 @@ from tidelog_controller.state.admin_requests import Caller
 from tidelog_controller.state.commands import EmitEvent
 from tidelog_controller.state.mutations import (
     DeletionIntent,
+    LevelChange,
     MaintenanceChange,
     Mutation,
     OperationCommit,
@@ -65,6 +66,11 @@ def requested_by(mutation: Mutation, change: Change) -> list[EmitEvent]:
             return [_change_requested(mutation, change)]
         case OperationCommit() | OperationUpdate() | ThrottleChange():
             return [_operation_requested(mutation, change)]
+        case LevelChange(entry, level, _, _, caller, trace_id):
+            before = entry.format_version
+            details = {"before": before, "after": level, **caller_details(caller)}
+            change = change._replace(trace_id=trace_id)
+            return [EmitEvent(Kind.FEATURE_LEVEL, Stage.REQUESTED, change, details=details)]
         case MaintenanceChange(marked, unmarked, caller, trace_id):
             change = change._replace(trace_id=trace_id)
             brokers = [(b, True) for b in marked] + [(b, False) for b, _ in unmarked]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Change, Detail, Kind, Stage
 from tidelog_controller.core.request_events import caller_details, requested_by
 from tidelog_controller.policies.causes import (
@@ -17,6 +17,7 @@ from tidelog_controller.state.commands import EmitEvent, EmitEvents
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.mutations import (
     DeletionIntent,
+    LevelChange,
     MaintenanceChange,
     Mutation,
     OperationCommit,
@@ -245,6 +246,8 @@ class TransactionEvents:
                 return ended and all(broker_id in marks for broker_id in marked)
             case ThrottleChange(bytes_per_second):
                 return self._context.throttle.bytes_per_second == bytes_per_second
+            case LevelChange(_, level):
+                return self._context.levels.level == level
             case RegistrationRemoval(broker_id, broker_epoch):
                 # A rejection means that another transaction ended this incarnation.
                 broker = self._context.brokers.get(broker_id)

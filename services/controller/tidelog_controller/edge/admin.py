@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog.rpc.message_codec import from_wire, readers_of, words_of
+from tidelog.rpc.message_codec import from_wire, readers_of, to_wire, words_of
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
 from tidelog.v1.admin_pb2_grpc import AdminServiceServicer
@@ -24,6 +24,7 @@ from tidelog_controller.state.admin_answers import (
     BrokersAnswer,
     ConfigAnswer,
     LeadersAnswer,
+    LevelAnswer,
     OperationMovesAnswer,
     OperationsAnswer,
     PartitionsAnswer,
@@ -39,6 +40,7 @@ from tidelog_runtime.cooperative import (
     extend_yielding,
     map_yielding,
 )
+from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.metadata.operations import OperationKind, OperationState
 
 MAX_WAITING_REQUESTS = 1_000
@@ -235,6 +237,29 @@ class AdminServicer(AdminServiceServicer):
         throttle = pb.Throttle(bytes_per_second=answer.bytes_per_second)
         return pb.DescribeThrottleResponse(throttle=throttle, revision=answer.revision)
 
+    async def RaiseFeatureLevel(  # noqa: N802 - the generated name
+        self, request: pb.RaiseFeatureLevelRequest, context: Context
+    ) -> pb.RaiseFeatureLevelResponse:
+        reply = await self._change(requests.RaiseFeatureLevel, request, context)
+        answer = reply.answer
+        if not isinstance(answer, LevelAnswer):
+            return pb.RaiseFeatureLevelResponse(error=error_of(reply))
+        return pb.RaiseFeatureLevelResponse(before=answer.before, revision=answer.revision)
+
+    async def DescribeFeatureLevel(  # noqa: N802 - the generated name
+        self, request: pb.DescribeFeatureLevelRequest, context: Context
+    ) -> pb.DescribeFeatureLevelResponse:
+        reply = await self._read(requests.DescribeFeatureLevel, request, context)
+        answer = reply.answer
+        if not isinstance(answer, LevelAnswer):
+            return pb.DescribeFeatureLevelResponse(error=error_of(reply))
+        return pb.DescribeFeatureLevelResponse(
+            level=answer.level,
+            newest_level=answer.newest,
+            revision=answer.revision,
+            processes=[to_wire(process, pb.ProcessVersion) for process in answer.processes],
+        )
+
     # Leaders and brokers.
 
     async def ElectPreferredLeaders(  # noqa: N802 - the generated name
@@ -346,6 +371,22 @@ class AdminServicer(AdminServiceServicer):
             return await self._admin.submit(event)
         finally:
             self._waiting -= 1
+
+
+class ExternalAdminServicer(AdminServicer):
+    """The service for clients of `external_listen`: addresses of brokers are reachable for them."""
+
+    def __init__(self, admin: Admin, addresses: ExternalAddresses) -> None:
+        super().__init__(admin)
+        self._addresses = addresses
+
+    async def DescribeBrokers(  # noqa: N802 - the generated name
+        self, request: pb.DescribeBrokersRequest, context: Context
+    ) -> pb.DescribeBrokersResponse:
+        response = await super().DescribeBrokers(request, context)
+        for broker in response.brokers:
+            broker.address = self._addresses.of_broker(broker.broker_id, broker.address)
+        return response
 
 
 async def _decoded(request: Message, kind: type[_Value], **given: object) -> _Value:

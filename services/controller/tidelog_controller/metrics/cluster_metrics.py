@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import nlargest
 
-from tidelog.inspection.model import BrokerBacklog
+from tidelog.inspection.state_reports import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.metadata_records import Partition
@@ -86,6 +86,7 @@ def set_cluster_metrics(
     for state in (RUNNING, STOPPING):
         count = sum(1 for b in context.brokers.values() if b.registration.state == state)
         snapshot.set(catalogue.BROKERS, count, state)
+    snapshot.set(catalogue.FEATURE_LEVEL, context.levels.level)
     snapshot.set(catalogue.TOPICS, len(context.topics))
     snapshot.set(catalogue.DELETIONS, len(context.deletions))
     set_operation_metrics(snapshot, context.operations)

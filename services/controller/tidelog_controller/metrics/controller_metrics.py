@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tidelog.inspection.gateway_reports import GATEWAY_STATES, AnnouncedGateway, state_of
-from tidelog.inspection.model import BrokerBacklog
+from tidelog.inspection.state_reports import BrokerBacklog
 from tidelog_controller.metrics.cluster_metrics import ClusterMetrics, set_cluster_metrics
 from tidelog_controller.metrics.decision_meter import DecisionMeter
 from tidelog_controller.state.context import Context
@@ -40,7 +40,7 @@ class TermMetricsSource(Protocol):
         """Queue depths by the names in CONTROLLER_QUEUES."""
 
 
-class Controller(Protocol):
+class ControllerMetricsSource(Protocol):
     @property
     def term(self) -> TermMetricsSource | None:
         """None: the controller is a standby."""
@@ -49,7 +49,7 @@ class Controller(Protocol):
 
 
 class ControllerCollector:
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: ControllerMetricsSource) -> None:
         self._controller = controller
 
     async def collect(self, snapshot: MetricsSnapshot) -> None:
@@ -99,7 +99,7 @@ class ControllerMetrics:
         store.observers.append(self._store_meter.observe)
         state_changes.add_sink(self.decisions.take)
 
-    async def collect(self, controller: Controller, snapshot: MetricsSnapshot) -> None:
+    async def collect(self, controller: ControllerMetricsSource, snapshot: MetricsSnapshot) -> None:
         self.decisions.write_to(snapshot)
         self._changes.write_to(snapshot)
         self._store_meter.write_to(snapshot, self._store.health)

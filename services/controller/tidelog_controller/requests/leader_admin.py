@@ -45,11 +45,10 @@ _IN_TURN_ONCE_IN_SYNC = f"{_QUEUED} and happens once the broker is in sync"
 _MAINTENANCE_ENDED = "another request took the broker out of maintenance, so it stays the leader"
 # Elections that automatic balance begins at once.
 MAX_BALANCED_AT_ONCE = 500
-
-
-# Requested leaders that one step checks, over all waiting requests: less than a millisecond. With
-# many requests, each gets a few checks.
-MAX_CHECKED_PER_STEP = 500
+# Requested leaders that one step checks, over all waiting requests. A step checks those of requests
+# and those that no request waits for any more; at a deadline, each costs some tens of µs. With many
+# requests, each gets a few checks.
+MAX_CHECKED_PER_STEP = 150
 MIN_CHECKED_PER_STEP = 10
 # The read of automatic balance; it has no request.
 _BALANCE = -1

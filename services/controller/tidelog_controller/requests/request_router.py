@@ -21,6 +21,7 @@ from tidelog_controller.requests.cluster_descriptions import (
 from tidelog_controller.requests.describe_operation import DescribeOperationHandler
 from tidelog_controller.requests.describe_recovery import DescribeRecoveryHandler
 from tidelog_controller.requests.leader_admin import LeaderAdmin
+from tidelog_controller.requests.level_admin import LevelAdmin
 from tidelog_controller.requests.operation_admin import OperationAdmin
 from tidelog_controller.requests.operation_views import Now, list_operations
 from tidelog_controller.requests.partition_admin import PartitionAdmin
@@ -38,6 +39,7 @@ from tidelog_controller.state.admin_requests import (
     CancelOperation,
     CheckRestart,
     DescribeBrokers,
+    DescribeFeatureLevel,
     DescribeOperation,
     DescribeRecovery,
     DescribeThrottle,
@@ -45,6 +47,7 @@ from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
     ListOperations,
     MoveLeaders,
+    RaiseFeatureLevel,
     RemovePartitions,
     SetMaintenance,
     SetThrottle,
@@ -68,6 +71,8 @@ _OperationRequest = (
     | CancelOperation
     | SetThrottle
     | DescribeThrottle
+    | RaiseFeatureLevel
+    | DescribeFeatureLevel
     | ElectPreferredLeaders
     | MoveLeaders
     | SetMaintenance
@@ -100,6 +105,7 @@ class AdminRequestRouter:
         self._leaders = LeaderAdmin(context, transactions, leader_balancing, self._reads)
         self._operations = OperationAdmin(context, transactions, rng, self._leaders.elections_done)
         self._throttle = ThrottleAdmin(context, transactions)
+        self._levels = LevelAdmin(context, transactions)
         self._describe_recovery = DescribeRecoveryHandler(context, descriptions, self._reads)
         self._describe_operation = DescribeOperationHandler(context, move_progress)
         self._context = context
@@ -142,6 +148,8 @@ class AdminRequestRouter:
                 return self._throttle.set(request, now_ms)
             case DescribeThrottle():
                 return self._throttle.describe(request)
+            case RaiseFeatureLevel() | DescribeFeatureLevel():
+                return self._levels.handle(request, now_ms)
             case ElectPreferredLeaders():
                 return self._leaders.elect(request, now_ms)
             case MoveLeaders():
@@ -208,6 +216,7 @@ class AdminRequestRouter:
             *self._operations.advance(Now(now_ms, wall_ms)),
             *self._describe_operation.advance(Now(now_ms, wall_ms)),
             *self._throttle.advance(now_ms),
+            *self._levels.advance(now_ms),
             *self._describe_recovery.advance(now_ms),
         ]
 
@@ -224,6 +233,7 @@ class AdminRequestRouter:
             self._recoveries.wake_at_ms(),
             self._operations.wake_at_ms(),
             self._throttle.wake_at_ms(),
+            self._levels.wake_at_ms(),
             self._leaders.wake_at_ms(),
             self._describe_recovery.wake_at_ms(),
             self._describe_operation.wake_at_ms(),

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from tidelog.inspection.controller_reports import BrokerConnection
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog_controller.state.commands import (
     SendDescribeReplicas,
     SendLeaderAndIsr,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.feature_levels import SUPPORTED, LevelRange
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.state.context import ControllerIdentity
+from tidelog_runtime.metadata.cluster_id import level_guard
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     ControllerEntry,
@@ -40,7 +42,10 @@ class ControllerElection:
         entry: ControllerEntry,
         lease_ttl_seconds: int,
         roster: ControllerRoster,
+        levels: LevelRange = SUPPORTED,
     ) -> None:
+        """`levels`: the feature levels of the release."""
+        self._levels = levels
         self._store = store
         self._keys = keys
         self._entry = entry
@@ -50,7 +55,8 @@ class ControllerElection:
         self.active: ControllerEntry | None = None
 
     async def campaign(self) -> Leadership:
-        """Returns once the election is won. Raises `StoreUnavailableError`."""
+        """Returns once the election is won. Raises `StoreUnavailableError`, and
+        `UnsupportedLevelError` if the feature level was raised meanwhile."""
         while True:
             # The prefix includes the registrations of all controllers.
             snapshot = await self._store.snapshot(self._keys.controller)
@@ -80,6 +86,7 @@ class ControllerElection:
         """None: another controller was faster, or the snapshot is out of date."""
         epoch_item = snapshot.items.get(self._keys.controller_epoch)
         epoch = int(epoch_item.value) + 1 if epoch_item else 1
+        at_level = await level_guard(self._store, self._keys, self._levels)
         lease = await self._store.grant_lease(self._lease_ttl_seconds)
         won = False
         try:
@@ -87,6 +94,7 @@ class ControllerElection:
                 Transaction(
                     [
                         CreateRevision(self._keys.controller, 0),
+                        at_level,
                         ModRevision(
                             self._keys.controller_epoch,
                             epoch_item.mod_revision if epoch_item else 0,

@@ -12,6 +12,11 @@ from tidelog_controller.shell.contested_id import ContestedId
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_controller.state.crash_series import CrashSeries
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.cluster_id import (
+    UnsupportedLevelError,
+    level_guard,
+    registration_mark,
+)
 from tidelog_runtime.metadata.controller_records import (
     SEEN_INTERVAL_SECONDS,
     KnownController,
@@ -60,6 +65,7 @@ class ControllerRegistration:
         log: FilteringBoundLogger,
     ) -> None:
         self._store = store
+        self._keys = keys
         self._clock = clock
         self._key = keys.controller_process(controller_id)
         self._known_key = keys.known_controller(controller_id)
@@ -87,7 +93,7 @@ class ControllerRegistration:
         while True:
             try:
                 lease = await self._register()
-            except StoreRolledBackError:
+            except (StoreRolledBackError, UnsupportedLevelError):
                 # The election reports this error and ends the process.
                 return
             except (StoreUnavailableError, LeaseLostError):
@@ -167,12 +173,16 @@ class ControllerRegistration:
             return None
         self.has_id.set()
         await self._count_crash()
+        at_level = await level_guard(self._store, self._keys, self._process.levels)
         lease = await self._store.grant_lease(self._lease_ttl_seconds)
         written = False
         try:
             guard = ModRevision(self._key, 0 if held is None else held.mod_revision)
             put = Put(self._key, encode(self._process), lease.id)
-            result = await self._store.transact(Transaction([guard], [put, self._seen()]))
+            mark = registration_mark(self._keys, self._key)
+            result = await self._store.transact(
+                Transaction([guard, at_level], [put, mark, self._seen()])
+            )
             written = result.succeeded
         finally:
             # If the write is applied after all, its key ends with the lease.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidelog.inspection.controller_reports import ServiceCrashes
-from tidelog.inspection.model import MissingController, RegisteredController
+from tidelog.inspection.state_reports import MissingController, RegisteredController
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.state.crash_series import CrashSeries
 from tidelog_runtime.metadata.controller_records import KnownControllers, WaitingControllers

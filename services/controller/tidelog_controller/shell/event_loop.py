@@ -15,7 +15,8 @@ from typing import Protocol, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import (
+from tidelog.feature_levels import SUPPORTED, LevelRange
+from tidelog.inspection.state_reports import (
     BrokerBacklog,
     ControllerState,
     PartitionKeyState,
@@ -120,7 +121,9 @@ class NoStopwatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything outside the core that a controller needs; the simulator provides its own."""
+    """Everything outside the core that a controller needs; the simulator provides its own.
+
+    `levels`: the feature levels of the release."""
 
     store: MeasuredStore
     keys: Keys
@@ -137,6 +140,7 @@ class Environment:
     leader_balancing: LeaderBalancing | None = None
     intervals: Intervals = INTERVALS
     run_blocking: RunBlocking = run_in_place
+    levels: LevelRange = SUPPORTED
 
 
 class _TermOverError(Exception):
@@ -165,6 +169,7 @@ class EventLoop:
             max_moves_per_broker=environment.max_moves_per_broker,
             leader_balancing=environment.leader_balancing,
             intervals=environment.intervals,
+            levels=environment.levels,
         )
         self._queue: asyncio.Queue[Event] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._channels: dict[int, BrokerChannel] = {}

@@ -18,7 +18,7 @@ from tidelog.inspection.gateway_reports import (
     GatewayAnnouncement,
     is_loopback,
 )
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog_controller.state.crash_series import CrashSeries
 from tidelog_runtime.clock import Clock
 

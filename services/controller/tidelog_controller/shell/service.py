@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.controller_reports import WaitingController
 from tidelog.inspection.gateway_reports import AnnouncedGateway, GatewayAnnouncement
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     ControllerState,
     ServiceState,
     StateRequest,
@@ -29,7 +29,7 @@ from tidelog_controller.shell.service_directory import ServiceDirectory
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
 from tidelog_runtime.broker_reports import DiskReport, UnreachableLeadersReport
-from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
+from tidelog_runtime.metadata.cluster_id import UnsupportedLevelError, ensure_cluster
 from tidelog_runtime.metadata.schema import ControllerEntry, ControllerProcess
 from tidelog_runtime.metadata.store import (
     StoreError,
@@ -67,13 +67,25 @@ class ControllerService:
         self._lease_ends = LeaseEndCounts(environment.clock)
         environment.state_changes.add_sink(self._lease_ends.take)
         self._election = ControllerElection(
-            environment.store, environment.keys, entry, lease_ttl_seconds, self._roster
+            environment.store,
+            environment.keys,
+            entry,
+            lease_ttl_seconds,
+            self._roster,
+            environment.levels,
         )
         self._registration = ControllerRegistration(
             environment.store,
             environment.keys,
             entry.controller_id,
-            ControllerProcess(entry.address, self._started_at_ms, entry.external_address, host),
+            ControllerProcess(
+                entry.address,
+                self._started_at_ms,
+                entry.external_address,
+                host,
+                installed_version(),
+                environment.levels,
+            ),
             lease_ttl_seconds,
             environment.clock,
             environment.log,
@@ -95,10 +107,6 @@ class ControllerService:
         return self._may_write.is_set() and self._registration.has_id.is_set()
 
     @property
-    def is_active(self) -> bool:
-        return self._term is not None
-
-    @property
     def term(self) -> EventLoop | None:
         """None: this controller is a standby."""
         return self._term
@@ -106,9 +114,9 @@ class ControllerService:
     async def run(self) -> None:
         """Runs until cancelled, then revokes the lease: another controller takes over at once.
 
-        Raises `StoreRolledBackError` and `UnknownFormatError`: an administrator has to check before
-        anything is written. Also raises an error for which `is_memory_shortage` is true, after it
-        was recorded in the store.
+        Raises `StoreRolledBackError` and `UnsupportedLevelError`: an administrator has to act
+        before anything is written. Also raises an error for which `is_memory_shortage` is true,
+        after it was recorded in the store.
         """
         probing = asyncio.create_task(self._environment.store.probe())
         registering = asyncio.create_task(self._keep_registered())
@@ -144,14 +152,16 @@ class ControllerService:
         environment = self._environment
         while True:
             try:
-                await ensure_cluster(environment.store, environment.keys, environment.rng)
+                await ensure_cluster(
+                    environment.store, environment.keys, environment.rng, environment.levels
+                )
                 self._may_write.set()
                 # Not while another process holds its id.
                 await self._registration.has_id.wait()
                 await self._lead(await self._election.campaign())
             except StoreUnavailableError:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
-            except (StoreRolledBackError, UnknownFormatError):
+            except (StoreRolledBackError, UnsupportedLevelError):
                 raise
             except Exception as error:
                 if is_memory_shortage(error):

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tidelog.admin_messages import BrokerShare, ConfigChange, ConfigEntry, Progress
+from tidelog.admin_messages import (
+    BrokerShare,
+    ConfigChange,
+    ConfigEntry,
+    ProcessVersion,
+    Progress,
+)
 from tidelog.errors import TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.restart_check import Effect, Finding
@@ -99,6 +105,17 @@ class ThrottleAnswer(NamedTuple):
     bytes_per_second: int | None
     before: int | None
     revision: int
+
+
+class LevelAnswer(NamedTuple):
+    """The feature level, and `before` the one before the request. `newest`: of the controller's
+    release. `processes`: the registered brokers and controllers."""
+
+    level: int
+    before: int
+    newest: int
+    revision: int
+    processes: tuple[ProcessVersion, ...]
 
 
 class LeaderResult(NamedTuple):
@@ -205,6 +222,7 @@ Answer = (
     | OperationMovesAnswer
     | OperationsAnswer
     | ThrottleAnswer
+    | LevelAnswer
     | LeadersAnswer
     | RestartAnswer
     | BrokersAnswer

@@ -149,6 +149,21 @@ class DescribeThrottle(NamedTuple):
     caller: Caller = UNKNOWN_CALLER
 
 
+class RaiseFeatureLevel(NamedTuple):
+    request_id: int
+    level: int
+    expected_revision: int
+    dry_run: bool
+    trace_id: str = ""
+    caller: Caller = UNKNOWN_CALLER
+
+
+class DescribeFeatureLevel(NamedTuple):
+    request_id: int
+    trace_id: str = ""
+    caller: Caller = UNKNOWN_CALLER
+
+
 class ListOperations(NamedTuple):
     request_id: int
     states: tuple[OperationState, ...]

@@ -15,6 +15,7 @@ from tidelog_controller.policies.electability import LiveBroker
 from tidelog_controller.policies.leader_transfer import RequestedLeader
 from tidelog_controller.policies.racks import RackedBroker
 from tidelog_controller.policies.reassignment import RequestedMove
+from tidelog_controller.state.known_levels import KnownLevels
 from tidelog_controller.state.metadata_records import (
     UNTHROTTLED,
     Absorbed,
@@ -119,6 +120,7 @@ class Context:
         self.inspected: dict[TopicPartition, int] = {}  # by the number of requests
         self.rejecting_disks: Collection[int] = ()  # broker ids, as reported
         self.throttle = UNTHROTTLED
+        self.levels = KnownLevels()
         self.malformed: set[str] = set()  # keys
         # The moves that operations request now; a begun move continues without its operation.
         self.requested_moves: Mapping[TopicPartition, RequestedMove] = {}
@@ -392,6 +394,7 @@ class Context:
                 self.directories.apply(parsed, value)
                 return None
             case _:
+                self.levels.absorb(parsed, value)
                 return None
 
     def _absorb_broker(self, broker_id: int, value: KeyValue | None) -> BrokerChanged:

@@ -18,6 +18,7 @@ from tidelog_controller.state.admin_requests import (
     CancelOperation,
     CheckRestart,
     DescribeBrokers,
+    DescribeFeatureLevel,
     DescribeOperation,
     DescribeRecovery,
     DescribeThrottle,
@@ -25,6 +26,7 @@ from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
     ListOperations,
     MoveLeaders,
+    RaiseFeatureLevel,
     RemovePartitions,
     SetMaintenance,
     SetThrottle,
@@ -207,6 +209,8 @@ AdminRequest = (
     | DescribeOperation
     | SetThrottle
     | DescribeThrottle
+    | RaiseFeatureLevel
+    | DescribeFeatureLevel
     | ElectPreferredLeaders
     | MoveLeaders
     | SetMaintenance

@@ -19,6 +19,7 @@ from tidelog_runtime.metadata.operations import (
     OperationMove,
 )
 from tidelog_runtime.metadata.schema import (
+    ClusterEntry,
     Departure,
     LeaderAndIsr,
     RecoveryConsent,
@@ -225,6 +226,21 @@ class ThrottleChange(NamedTuple):
     trace_id: str = ""
 
 
+class LevelChange(NamedTuple):
+    """A rise of the feature level (rule `level-never-falls`).
+
+    - `entry`: the cluster's entry before, whose key has `revision`.
+    - `registered_revision`: that of the mark of the last registration.
+    """
+
+    entry: ClusterEntry
+    level: int
+    revision: int
+    registered_revision: int
+    caller: Caller = UNKNOWN_CALLER
+    trace_id: str = ""
+
+
 class FirstEpochRise(NamedTuple):
     """Raises the first leader epoch of partitions that are added after others were removed.
 
@@ -310,6 +326,7 @@ Mutation = (
     | OperationUpdate
     | KeysRemoval
     | ThrottleChange
+    | LevelChange
     | MaintenanceChange
     | FirstEpochRise
     | IntentRemoval

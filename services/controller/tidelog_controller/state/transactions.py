@@ -9,7 +9,7 @@ decides again from the resulting state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.model import TopicPartition
 from tidelog_controller.state.commands import ReadKeys, Transact
@@ -22,6 +22,7 @@ from tidelog_controller.state.mutations import (
     FirstEpochRise,
     IntentRemoval,
     KeysRemoval,
+    LevelChange,
     MaintenanceChange,
     Mutation,
     OperationCommit,
@@ -216,6 +217,7 @@ class Transactions:
                 | OperationUpdate()
                 | KeysRemoval()
                 | ThrottleChange()
+                | LevelChange()
                 | MaintenanceChange()
             ):
                 return self._operation_parts(mutation)
@@ -290,6 +292,7 @@ class Transactions:
             | OperationUpdate
             | KeysRemoval
             | ThrottleChange
+            | LevelChange
             | MaintenanceChange
         ),
     ) -> tuple[list[Guard], list[Change]]:
@@ -331,6 +334,14 @@ class Transactions:
             case ThrottleChange(bytes_per_second, revision):
                 bound = encode_throttle(Throttle(bytes_per_second))
                 return [ModRevision(keys.throttle, revision)], [Put(keys.throttle, bound)]
+            case LevelChange(entry, level, revision, registered_revision):
+                return (
+                    [
+                        ModRevision(keys.cluster, revision),
+                        ModRevision(keys.last_registration, registered_revision),
+                    ],
+                    [Put(keys.cluster, encode(replace(entry, format_version=level)))],
+                )
 
     def _departure_parts(self, departures: UnrecordedDepartures) -> list[Change]:
         keys = [self._keys.departure(broker_id) for broker_id, _ in departures]

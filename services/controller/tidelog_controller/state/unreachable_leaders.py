@@ -79,11 +79,6 @@ class UnreachableLeaders:
     def deposed(self, partition: TopicPartition) -> None:
         self._cooldowns.begin(partition)
 
-    @property
-    def depositions(self) -> int:
-        """The number of remembered depositions."""
-        return len(self._cooldowns)
-
     def wake_at_ms(self) -> int | None:
         """A report that expires changes no decision."""
         return self._cooldowns.wake_at_ms()
