@@ -86,9 +86,10 @@ from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.garbage_collection import idle_garbage_collection
 from tidelog_runtime.memory_reserve import end_within, started_executor
 from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
+from tidelog_runtime.metadata.cluster_id import held_cluster
 from tidelog_runtime.metadata.etcd import EtcdStore, put_directly
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.store import StoreError
+from tidelog_runtime.metadata.store import MetadataStore, StoreError, StoreUnavailableError
 from tidelog_runtime.pressure.detection import Usage
 from tidelog_runtime.pressure.idle_connections import closing_idle_connections
 from tidelog_runtime.pressure.process_pauses import PauseMeter
@@ -123,6 +124,9 @@ END_AFTER_FAULT_S = 10.0
 # `synced` topics have their own.
 MAX_BLOCKING_THREADS = 24
 EXIT_CANNOT_START = 1
+# How long a start waits for the feature level before it opens the data directory. Without an
+# answer the level is checked later, before the logs are opened.
+LEVEL_CHECK_TIMEOUT_S = 2.0
 
 _log = structlog.get_logger()
 
@@ -164,8 +168,15 @@ class Parts(NamedTuple):
     disk_times: DiskTimes
 
 
-def new_broker(config: BrokerConfig) -> Parts:
-    clock, rng = SystemClock(), random.SystemRandom()
+async def check_level(store: MetadataStore, config: BrokerConfig) -> None:
+    """Raises `UnsupportedLevelError` before anything in the data directory is changed."""
+    with suppress(StoreUnavailableError, TimeoutError):
+        async with asyncio.timeout(LEVEL_CHECK_TIMEOUT_S):
+            await held_cluster(store, Keys(config.cluster))
+
+
+def new_broker(config: BrokerConfig, store: MetadataStore, clock: SystemClock) -> Parts:
+    rng = random.SystemRandom()
     disk_times = DiskTimes(clock)
     disk = with_reserve(OsDisk(disk_times.timed), PurePath(config.data_dir), clock)
     state_changes = StateChangeLog(config.service, clock)
@@ -176,7 +187,7 @@ def new_broker(config: BrokerConfig) -> Parts:
     broker = Broker(
         config,
         Boundaries(
-            store=EtcdStore(config.etcd_endpoints, clock=clock, rng=rng),
+            store=store,
             disk=disk,
             data_directory=DataDirectory.open(
                 disk,
@@ -332,7 +343,14 @@ async def run(config: BrokerConfig) -> int:
     loop.set_default_executor(started_executor(MAX_BLOCKING_THREADS, "blocking"))
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stop_requested.set)
-    parts = new_broker(config)
+    clock = SystemClock()
+    store = EtcdStore(config.etcd_endpoints, clock=clock, rng=random.SystemRandom())
+    try:
+        await check_level(store, config)
+    except StoreError:
+        await store.close()
+        raise
+    parts = new_broker(config, store, clock)
     broker = parts.broker
     gate = StartGate(lambda: broker.start.rejection_reason(config.broker_id))
     servers = [new_server(parts.callers, [gate])]

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidelog.feature_levels import SUPPORTED, LevelRange
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.replication.transport import Controllers, Peers
@@ -27,6 +28,7 @@ class Boundaries:
     - `read_disk_use`: returns the use of the data's file system.
     - `host`: the machine's name.
     - `cpu_seconds`: returns the CPU time of the calling thread.
+    - `levels`: the feature levels of the release.
     """
 
     store: MetadataStore
@@ -45,3 +47,4 @@ class Boundaries:
     read_disk_use: ReadDiskUse = lambda: UNKNOWN_DISK
     host: str = ""
     cpu_seconds: Callable[[], float] = lambda: 0.0
+    levels: LevelRange = SUPPORTED

@@ -14,7 +14,8 @@ from typing import Any
 
 import structlog
 
-from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKES_STATES
+from tidelog.inspection.state_reports import OPENS_LOGS, READS_METADATA, REGISTERS, TAKES_STATES
+from tidelog.version import installed_version
 from tidelog_broker.assembly import BrokerParts
 from tidelog_broker.background import first_of, retry_pause
 from tidelog_broker.boundaries import Boundaries
@@ -24,7 +25,7 @@ from tidelog_broker.membership.registration import Registration
 from tidelog_broker.membership.rejected_start import NOT_REGISTERED
 from tidelog_broker.storage.data_directory import DataDirectoryError
 from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
-from tidelog_runtime.metadata.cluster_id import ensure_cluster, held_cluster
+from tidelog_runtime.metadata.cluster_id import HeldCluster, ensure_cluster, held_cluster
 from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration
 from tidelog_runtime.metadata.store import (
     StoreError,
@@ -61,9 +62,12 @@ class Broker(BrokerParts):
     async def prepare(self) -> None:
         """Waits until the store answers, and opens every log. Raises `DataDirectoryError` if the
         data belongs to another cluster, if the store holds no cluster, or if the broker id
-        belongs to another data directory."""
+        belongs to another data directory; and `UnsupportedLevelError`."""
         with _rolled_back_store_rejected():
-            self._data_directory.join_cluster(await self._cluster_id(), self._config.cluster)
+            held = await self._held_cluster()
+            self._data_directory.join_cluster(
+                held.cluster_id if held else None, self._config.cluster
+            )
             self.start.enter(OPENS_LOGS)
             await self._end_previous_incarnation()
         await self._data_directory.sync_copy(self._run_blocking)
@@ -88,14 +92,15 @@ class Broker(BrokerParts):
         except StoreUnavailableError:
             pass  # the store has reported its outage itself
 
-    async def _cluster_id(self) -> str | None:
+    async def _held_cluster(self) -> HeldCluster | None:
         """A directory that has been in a cluster creates no other one: that would hide that the
         store was wiped (rule `other-or-older-store-rejected`)."""
+        levels = self._boundaries.levels
         while True:
             try:
                 if self._data_directory.identity.cluster_id:
-                    return await held_cluster(self.store, self._keys)
-                return await ensure_cluster(self.store, self._keys, self._rng)
+                    return await held_cluster(self.store, self._keys, levels)
+                return await ensure_cluster(self.store, self._keys, self._rng, levels)
             except StoreUnavailableError:
                 # The store has reported its outage itself.
                 await retry_pause(STORE_RETRY_DELAY_S, self._rng)
@@ -108,6 +113,7 @@ class Broker(BrokerParts):
         watch = ClusterWatch(
             self.store, self._keys, self.cache, self.manager, registration, self._rng
         )
+        watch.on_level = self._note_level
         self._watch = watch
         config, maintenance = self._config, self._maintenance
         watching = self._start("cluster-watch", watch.run())
@@ -146,6 +152,8 @@ class Broker(BrokerParts):
                 whole_since=0,
                 synced_whole_since=0,
                 external_address=self._config.external_address,
+                version=installed_version(),
+                levels=self._boundaries.levels,
             ),
             self._data_directory,
             self._binding,
@@ -194,6 +202,14 @@ class Broker(BrokerParts):
             # The file keeps its older and weaker claim, which is safe.
             _log.error("identity_not_written", why=str(error))
         self.start.enter(TAKES_STATES)
+
+    def _note_level(self, level: int) -> None:
+        """Records the cluster's level in the data directory, before any file has its format."""
+        try:
+            self._data_directory.note_level(level)
+        except OSError as error:
+            # It may be too full for any file. A level that changes a format has to wait for this.
+            _log.error("identity_not_written", why=str(error))
 
     async def _report_waiting(self, reason: str) -> None:
         """Reports for `explain` that this process waits. Its registration deletes the report."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import RejectedRequests
+from tidelog.inspection.state_reports import RejectedRequests
 from tidelog.model import TopicPartition
 
 # Retention deletes every retention_check_interval_ms, by default half a minute.

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import RejectedRequests
+from tidelog.inspection.state_reports import RejectedRequests
 
 WINDOW_MS = 60_000
 # Names of topics come from clients: of more pairs of topic and reason the oldest is forgotten.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.model import TopicPartition
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_runtime.replica_control import PartitionCommand, ReplicaSummary
@@ -100,15 +100,6 @@ class ReplicaRegistry:
             is_late = self.stopped.is_late(key, command.revision)
             if not is_late and is_valid(name.topic, command.config):
                 yield name, key
-
-    def leaders_followed(self) -> Mapping[int, int]:
-        """Returns how many partitions follow each leader."""
-        counts: dict[int, int] = {}
-        for partition in self._by_name.values():
-            leader = partition.leader_to_follow
-            if leader != NO_LEADER:
-                counts[leader] = counts.get(leader, 0) + 1
-        return counts
 
     def summary(self, key: tuple[str, int]) -> ReplicaSummary | None:
         """Returns how far a replica's log reaches; None: it is not in service here."""

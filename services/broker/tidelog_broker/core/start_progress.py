@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     OPENS_LOGS,
     READS_METADATA,
     REGISTERS,

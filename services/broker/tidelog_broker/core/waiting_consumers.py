@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.inspection.model import WaitingConsumer
+from tidelog.inspection.state_reports import WaitingConsumer
 from tidelog.model import TopicPartition
 
 MAX_PER_PARTITION = 5

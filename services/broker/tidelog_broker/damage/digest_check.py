@@ -22,7 +22,7 @@ MAX_UNLISTED = MAX_REPORTED_DIGESTS
 
 
 class DigestCheck:
-    """Compares digests. `compared`, `differing` and `not_compared` count ranges since the start."""
+    """Compares digests. `compared` and `not_compared` count ranges since the start."""
 
     def __init__(
         self,
@@ -38,7 +38,6 @@ class DigestCheck:
         # By follower, at most MAX_UNLISTED of each.
         self._unlisted: dict[int, list[DivergedRange]] = {}
         self.compared = 0
-        self.differing = 0
         self.not_compared = 0
 
     def compare(
@@ -102,7 +101,6 @@ class DigestCheck:
         if own == other:
             self._divergences.equal(key, follower, own)
             return
-        self.differing += 1
         if not self._divergences.found(key, follower, own, other):
             return
         unlisted = self._unlisted.setdefault(follower, [])
@@ -142,7 +140,6 @@ class DigestCheck:
         if self._divergences.scrubbed(key, found, is_as_appended=taken == found):
             return
         if differs is not None:
-            self.differing += 1
             own_id = self._manager.broker_id
             known = self._divergences.standing(DivergenceKey(key, own_id, found.start))
             if taken is None and known is not None and known.end == found.end:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import structlog
 
-from tidelog.inspection.model import DivergedOffsets
+from tidelog.inspection.state_reports import DivergedOffsets
 from tidelog.model import NO_LEADER, NO_OFFSET, TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change, Detail, Kind, Stage
 from tidelog_broker.background import RunBlocking

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.inspection.model import RepairedDamage
+from tidelog.inspection.state_reports import RepairedDamage
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_runtime.clock import Clock

@@ -172,6 +172,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         response = pb.MetadataResponse(
             cluster_id=cache.cluster_id,
             revision=cache.revision,
+            feature_level=cache.feature_level,
             brokers=[
                 pb.BrokerEndpoint(
                     broker_id=broker_id,
@@ -179,6 +180,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
                     rack=live.registration.rack,
                     broker_epoch=live.broker_epoch,
                     state=live.registration.state,
+                    version=live.registration.version,
                 )
                 for broker_id, live in sorted(cache.brokers.items())
             ],
@@ -187,6 +189,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
                     controller_id=controller_id,
                     address=process.address,
                     started_at_ms=process.started_at_ms,
+                    version=process.version,
                 )
                 for controller_id, process in sorted(cache.controllers.items())
             ],

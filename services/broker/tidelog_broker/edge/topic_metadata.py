@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from tidelog.errors import unknown_topic
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog_broker.membership.metadata_cache import LiveTopic, MetadataCache, VersionedState

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.errors import TidelogError, unknown_partition, unknown_topic
-from tidelog.inspection.model import (
+from tidelog.inspection.resource_pressures import BrokerPressure
+from tidelog.inspection.state_reports import (
     NOT_KNOWN,
     STARTED,
     BrokerState,
@@ -24,7 +25,6 @@ from tidelog.inspection.model import (
     StateRequest,
     StoreHealth,
 )
-from tidelog.inspection.resource_pressures import BrokerPressure
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.version import installed_version
 from tidelog_broker.background import RunBlocking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     NOT_KNOWN,
     REJECTS_LEADER,
     DamagedOffsets,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     NOT_KNOWN,
     DamagedOffsets,
     DivergedOffsets,

@@ -21,6 +21,10 @@ class DamagedFileError(Exception):
     """The file is incomplete or damaged. The message names it and says why."""
 
 
+class LaterFileError(DamagedFileError):
+    """A later release wrote the file, in a version of its form that this one does not read."""
+
+
 def _first_line(kind: str, body: bytes) -> bytes:
     return f"tidelog {kind} {_VERSION} {crc32c(body):08x}\n".encode()
 
@@ -46,7 +50,8 @@ def _content(kind: str, value: Any) -> bytes:
 
 
 def read_checked(disk: Disk, path: PurePath, kind: str) -> Any:
-    """Returns None if there is no such file. Raises `DamagedFileError`."""
+    """Returns None if there is no such file. Raises `DamagedFileError`, and `LaterFileError` for
+    a later version."""
     try:
         data = disk.read_file(path)
     except FileNotFoundError:
@@ -54,7 +59,17 @@ def read_checked(disk: Disk, path: PurePath, kind: str) -> Any:
     first, newline, body = data.partition(b"\n")
     expected = _first_line(kind, body)
     if first + newline != expected:
+        written = first.split(b" ")
+        if written[:2] == expected.split(b" ")[:2] and _is_later(written[2:3]):
+            raise LaterFileError(
+                f"{path} has version {written[2].decode()} of its form, and this release reads "
+                f"version {_VERSION}: a later release wrote it"
+            )
         raise DamagedFileError(
             f"{path} begins with {first[:60]!r} where its content requires {expected[:-1]!r}"
         )
     return json.loads(body)
+
+
+def _is_later(version: list[bytes]) -> bool:
+    return bool(version) and version[0].isdigit() and int(version[0]) > _VERSION

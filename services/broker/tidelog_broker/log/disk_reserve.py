@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import structlog
 
-from tidelog.inspection.model import RESERVE_FILES
+from tidelog.inspection.state_reports import RESERVE_FILES
 from tidelog_broker.log.disk import Disk, DiskFile, Tree
 from tidelog_broker.log.file_id import FileId
 from tidelog_runtime.clock import Clock

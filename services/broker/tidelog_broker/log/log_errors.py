@@ -140,9 +140,6 @@ class OutOfServiceError(LogError):
 class OffsetOutOfRangeError(Exception):
     def __init__(self, offset: int, log_start: int, log_end: int) -> None:
         super().__init__(f"offset {offset} is outside the log, which has {log_start} to {log_end}")
-        self.offset = offset
-        self.log_start = log_start
-        self.log_end = log_end
 
 
 class AppendOrderError(ValueError):

@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePath
 
-import structlog
-
 from tidelog.log_format import frame_at
 from tidelog_broker.log.bad_sectors import BadSectorReader
 from tidelog_broker.log.clean_shutdown import CleanLog
@@ -33,8 +31,6 @@ from tidelog_broker.log.segment_arrangement import (
     arrange_segments,
 )
 from tidelog_broker.log.unsynced_writes import UnsyncedWrites
-
-_log = structlog.get_logger()
 
 
 def load_content(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import structlog
@@ -62,6 +62,9 @@ class ClusterWatch:
         self._replicas = replicas
         self._registration = registration
         self._rng = rng
+        # Called with the cluster's feature level when it is first known, and when it rises.
+        self.on_level: Callable[[int], None] = lambda _: None
+        self._level = 0
         self.ready = asyncio.Event()
         # Set by every change of the cache; the waiter clears it.
         self.changed = asyncio.Event()
@@ -114,6 +117,9 @@ class ClusterWatch:
         own = BrokerKey(self._replicas.broker_id)
         if own.broker_id not in self._cache.brokers and (own in changed or self.ready.is_set()):
             self._registration.observed_gone(self._cache.revision)
+        if self._cache.feature_level > self._level:
+            self._level = self._cache.feature_level
+            self.on_level(self._level)
         self.changed.set()
         if self._cache.controller is None:
             self.controller_gone.set()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import structlog
 
+from tidelog.feature_levels import FIRST_LEVEL
 from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
 from tidelog_broker.core.live_brokers import LiveBroker
 from tidelog_runtime.metadata import schema
@@ -77,6 +78,7 @@ class MetadataCache:
 
     def _reset(self) -> None:
         self.cluster_id = ""
+        self.feature_level = FIRST_LEVEL
         self.controller: ControllerEntry | None = None
         self.controller_epoch = 0
         self.controllers: dict[int, ControllerProcess] = {}  # active or not
@@ -177,7 +179,8 @@ class MetadataCache:
     def _apply_of_cluster(self, key: ClusterKey | ThrottleKey, value: KeyValue | None) -> None:
         match key:
             case ClusterKey():
-                self.cluster_id = schema.decode_cluster(value.value).cluster_id if value else ""
+                held = schema.decode_cluster(value.value) if value else schema.ClusterEntry("")
+                self.cluster_id, self.feature_level = held.cluster_id, held.format_version
             case ThrottleKey():
                 self.throttle = schema.decode_throttle(value.value) if value else schema.Throttle()
 

@@ -22,6 +22,7 @@ from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import first_of, retry_pause
 from tidelog_broker.membership.directory_binding import DirectoryBinding, StoredKeys
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
+from tidelog_runtime.metadata.cluster_id import level_guard, registration_mark
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import STOPPING, BrokerRegistration, encode
 from tidelog_runtime.metadata.store import (
@@ -65,7 +66,8 @@ class Registration:
     """Registers the broker, again whenever the registration is gone.
 
     An exception from `run` is a fault of the process. That includes `BrokerIdInUseError`: another
-    data directory has taken the place of this one.
+    data directory has taken the place of this one; and `UnsupportedLevelError`: the feature level
+    was raised while this broker was not registered.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Registration:
         self._binding = binding
         self._on_waiting = on_waiting
         self._store = store
+        self._keys = keys
         self._key = keys.broker(broker_id)
         self._broker_id = broker_id
         self._template = template
@@ -245,7 +248,8 @@ class Registration:
     async def _create(self, lease: Lease) -> Created:
         """Creates the key once it is free.
 
-        Raises `BrokerIdInUseError` if the id belongs to another data directory, and `StoreError`.
+        Raises `BrokerIdInUseError` if the id belongs to another data directory,
+        `UnsupportedLevelError`, and `StoreError`.
         """
         waiting = _Waiting(asyncio.get_running_loop().time)
         while True:
@@ -266,6 +270,7 @@ class Registration:
         if not await self._binding.end_previous(held):
             await self._wait_for_other(held, waiting)
             return None
+        at_level = await level_guard(self._store, self._keys, self._template.levels)
         identity = self._directory.identity
         created = replace(
             self._template,
@@ -275,8 +280,12 @@ class Registration:
         guards, changes = self._binding.registration_parts(held, created.address, reason)
         result = await self._store.transact(
             Transaction(
-                guards=[ModRevision(self._key, 0), *guards],
-                changes=[Put(self._key, encode(created), lease.id), *changes],
+                guards=[ModRevision(self._key, 0), at_level, *guards],
+                changes=[
+                    Put(self._key, encode(created), lease.id),
+                    registration_mark(self._keys, self._key),
+                    *changes,
+                ],
             )
         )
         return Created(result.revision, created, reason) if result.succeeded else None

@@ -16,7 +16,7 @@ from heapq import heappush, heapreplace, nlargest
 from itertools import count
 from typing import Generic, NamedTuple, TypeVar
 
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.model import NO_LEADER, NO_OFFSET
 from tidelog_broker.core.partition.isr import FollowerProgress
 from tidelog_broker.core.partition.lag import Lag, lag_of, unreported_end

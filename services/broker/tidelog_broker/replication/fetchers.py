@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import NamedTuple
 
-from tidelog.inspection.model import NOT_KNOWN, FollowerState
+from tidelog.inspection.state_reports import NOT_KNOWN, FollowerState
 from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
 from tidelog_broker.core.follower_session import FollowerSession

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import NOT_KNOWN, FollowerState
+from tidelog.inspection.state_reports import NOT_KNOWN, FollowerState
 from tidelog.state_changes.event import Cause
 from tidelog_broker.core.fetch_messages import (
     ReplicaFetchRequest,

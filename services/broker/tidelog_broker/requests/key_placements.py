@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from tidelog.batch_slices import is_costly_to_open
 from tidelog.errors import TidelogError
-from tidelog.inspection.model import KeyPlacement, SampledKeys
+from tidelog.inspection.state_reports import KeyPlacement, SampledKeys
 from tidelog.model import Batch, TopicPartition
 from tidelog.record_batch import decode_joined
 

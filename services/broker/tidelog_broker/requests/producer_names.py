@@ -1,7 +1,7 @@
 """Expires names of producers that have not been used for long.
 
-See "Named producers" in docs/internals/protocol.md. A name is used when a producer takes it, and as
-long as its producer writes: both write the key of the name. The age is measured by revisions,
+See "Named producers" in docs/internals/producers.md. A name is used when a producer takes it, and
+as long as its producer writes: both write the key of the name. The age is measured by revisions,
 because clocks jump and keys have no time. The brokers record how much time has passed since the
 store was at which revision. Each measures with a clock of its own that does not jump, and one
 broker records at a time. Time in which no broker runs does not count.

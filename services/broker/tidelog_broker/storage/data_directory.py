@@ -20,10 +20,13 @@ from typing import Any
 
 import structlog
 
-from tidelog.inspection.model import CRASHED, REBOOTED, STOPPED
+from tidelog.feature_levels import FIRST_LEVEL, SUPPORTED, LevelRange, unsupported
+from tidelog.inspection.state_reports import CRASHED, REBOOTED, STOPPED
+from tidelog.version import installed_version
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.checked_file import (
     DamagedFileError,
+    LaterFileError,
     read_checked,
     write_checked_with_id,
 )
@@ -79,6 +82,8 @@ class Identity:
     copied: bool = False
     # All files of the copy are on disk.
     copy_synced: bool = False
+    # The highest feature level of its cluster at which this broker ran: the files may need it.
+    feature_level: int = FIRST_LEVEL
 
     @property
     def directory_id(self) -> str:
@@ -205,6 +210,24 @@ def stored_identity(disk: Disk, path: PurePath) -> Identity | None:
     return replace(identity, store_revision=max(identity.store_revision, noted))
 
 
+def _read_identity(disk: Disk, path: PurePath, levels: LevelRange) -> Any:
+    """Returns the content of `broker.json`; None: there is none. Raises `DataDirectoryError`."""
+    try:
+        found = read_checked(disk, path / IDENTITY_FILE, _KIND)
+    except LaterFileError as error:
+        raise DataDirectoryError(f"{error}; start that one", RejectionCause.VERSION) from error
+    except DamagedFileError as error:
+        raise DataDirectoryError(
+            f"{error}; restore the file, or move the directory away to start empty, with "
+            "--replace-directory and the id that the next rejection names"
+        ) from error
+    level = found.get("feature_level", FIRST_LEVEL) if found else levels.newest
+    if not levels.supports(level):
+        reason = unsupported(f"data directory {path}", level, levels, installed_version())
+        raise DataDirectoryError(f"{reason}; nothing was changed", RejectionCause.VERSION)
+    return found
+
+
 class DataDirectory:
     """Stores every change of the identity before anything depends on it."""
 
@@ -232,17 +255,20 @@ class DataDirectory:
 
     @classmethod
     def open(
-        cls, disk: Disk, path: PurePath, *, broker_id: int, boot_id: str, rng: random.Random
+        cls,
+        disk: Disk,
+        path: PurePath,
+        *,
+        broker_id: int,
+        boot_id: str,
+        rng: random.Random,
+        levels: LevelRange = SUPPORTED,
     ) -> DataDirectory:
-        """Opens the directory for a new process. Raises `DataDirectoryError` and OSError."""
+        """Opens the directory for a new process. Raises `DataDirectoryError` and OSError.
+
+        `levels`: those of the release. A directory of another one stays as it is."""
         disk.make_directory(path)
-        try:
-            found = read_checked(disk, path / IDENTITY_FILE, _KIND)
-        except DamagedFileError as error:
-            raise DataDirectoryError(
-                f"{error}; restore the file, or move the directory away to start empty, with "
-                "--replace-directory and the id that the next rejection names"
-            ) from error
+        found = _read_identity(disk, path, levels)
         previous_end, is_unfinished = "", False
         noted = _read_noted_revision(disk, path)
         if found is None:
@@ -327,6 +353,11 @@ class DataDirectory:
                 "store if it was wiped since"
             )
         self._update(cluster_id=cluster_id, cluster_name=name)
+
+    def note_level(self, level: int) -> None:
+        """Records that this broker runs at a feature level. Raises OSError."""
+        if level > self.identity.feature_level:
+            self._update(feature_level=level)
 
     async def sync_copy(self, run_blocking: RunBlocking) -> None:
         """Syncs a copied directory, because the program that copied it need not have synced it.

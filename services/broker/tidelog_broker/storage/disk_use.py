@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 
 
 class DiskUse(NamedTuple):

@@ -1,5 +1,5 @@
 """The state of a partition's idempotent producers ("Idempotent producers" in
-docs/internals/protocol.md; KIP-98, KIP-360).
+docs/internals/producers.md; KIP-98, KIP-360).
 
 A producer numbers its records by partition. The sequence of a batch is that of its first record;
 after MAX_SEQUENCE comes 0. The leader compares it with the last sequence in the log. The next one
