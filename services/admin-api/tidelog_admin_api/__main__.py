@@ -5,6 +5,11 @@ from __future__ import annotations
 if __name__ == "__main__":
     from tidelog_runtime import process_init  # must come before the other imports
 
+from tidelog.missing_extras import exit_not_installed, is_installed
+
+if not is_installed("fastapi", "uvicorn"):
+    exit_not_installed("tidelog_admin_api", "tidelog-services[gateway]")
+
 import asyncio
 import functools
 import gc

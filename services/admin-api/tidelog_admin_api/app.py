@@ -14,6 +14,7 @@ from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.console_files import add_console
 from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.event_hub import EventHub
+from tidelog_admin_api.history_sampler import HistorySampler
 from tidelog_admin_api.limits import Limits, Usage
 from tidelog_admin_api.metrics import GatewayMetrics
 from tidelog_admin_api.middleware import (
@@ -30,12 +31,14 @@ from tidelog_admin_api.resources import (
     brokers,
     cluster,
     events,
+    history,
     leaders,
     operations,
     partitions,
     records,
     recovery,
     scrub,
+    search,
     topic_changes,
     topics,
 )
@@ -61,13 +64,16 @@ ROUTERS = (
     recovery.router,
     events.router,
     cluster.explanations,
+    history.router,
     records.router,
+    search.router,
 )
 
 
 def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
     usage = Usage()
-    overviews = Overviews(dependencies.admin, dependencies.explain, dependencies.clock)
+    sampler = HistorySampler(dependencies.states.replicas, dependencies.clock)
+    overviews = Overviews(dependencies.admin, dependencies.explain, sampler, dependencies.clock)
     hub = EventHub(dependencies.events, dependencies.clock)
     sender = RecordSender(dependencies.producers)
     timelines = Timelines(dependencies.events, dependencies.published, dependencies.clock)
@@ -101,7 +107,9 @@ def create_app(dependencies: Dependencies, config: AdminApiConfig) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.gateway = Gateway(config, dependencies, usage, overviews, hub, sender, timelines)
+    app.state.gateway = Gateway(
+        config, dependencies, usage, overviews, sampler, hub, sender, timelines
+    )
     app.state.metrics = gateway_metrics
     for router in ROUTERS:
         app.include_router(router)

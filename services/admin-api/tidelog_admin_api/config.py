@@ -94,6 +94,21 @@ class AdminApiConfig(ServiceConfig):
         description="maximum number of open event streams; each also counts as a request",
     )
 
+    max_concurrent_searches: int = Field(
+        default=8,
+        ge=1,
+        le=MAX_CONNECTIONS,
+        description="maximum number of searches of records that run at a time; each also counts as "
+        "a request",
+    )
+    max_searches_per_client: int = Field(
+        default=2,
+        ge=1,
+        le=MAX_CONNECTIONS,
+        description="maximum number of searches of one client address that run at a time; raise it "
+        "if a proxy is in front of the gateway",
+    )
+
     @model_validator(mode="after")
     def _bounds_can_be_reached(self) -> Self:
         streams, requests = self.max_concurrent_streams, self.max_concurrent_requests

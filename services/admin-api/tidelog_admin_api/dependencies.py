@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
@@ -12,11 +12,12 @@ from fastapi import Depends, Request
 from tidelog.client import Admin
 from tidelog.client.scrubbing import scrub_broker
 from tidelog.client.service_states import ReportedStates
-from tidelog.inspection.model import StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress
+from tidelog.inspection.state_reports import ServiceState, StateRequest
 from tidelog.model import Acks
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.event_hub import EventHub, EventSource
+from tidelog_admin_api.history_sampler import HistorySampler
 from tidelog_admin_api.limits import Usage
 from tidelog_admin_api.overviews import Explain, Overviews
 from tidelog_admin_api.record_reader import ReadsRecords
@@ -29,6 +30,10 @@ class States(Protocol):
     """Queries services for their states."""
 
     async def ask(self, request: StateRequest, timeout_ms: int = ...) -> ReportedStates: ...
+
+    async def replicas(
+        self, addresses: Sequence[str], timeout_ms: int
+    ) -> Sequence[ServiceState]: ...
 
 
 class ScrubsBroker(Protocol):
@@ -68,6 +73,7 @@ class Gateway:
     dependencies: Dependencies
     usage: Usage
     overviews: Overviews
+    sampler: HistorySampler
     hub: EventHub
     sender: RecordSender
     timelines: Timelines
@@ -86,6 +92,7 @@ StatesDep = Annotated[States, _provided(lambda gateway: gateway.dependencies.sta
 ExplainDep = Annotated[Explain, _provided(lambda gateway: gateway.dependencies.explain)]
 ScrubDep = Annotated[ScrubsBroker, _provided(lambda gateway: gateway.dependencies.scrub)]
 OverviewsDep = Annotated[Overviews, _provided(lambda gateway: gateway.overviews)]
+SamplerDep = Annotated[HistorySampler, _provided(lambda gateway: gateway.sampler)]
 EventsDep = Annotated[EventSource, _provided(lambda gateway: gateway.dependencies.events)]
 TimelinesDep = Annotated[Timelines, _provided(lambda gateway: gateway.timelines)]
 GatewayDep = Annotated[Gateway, _provided(lambda gateway: gateway)]

@@ -6,6 +6,7 @@ An entry is a list, an object or an element of one. It can be as short as two by
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 
 # Size of the pieces in which a long text is counted.
 _PIECE_BYTES = 64 << 10
@@ -37,13 +38,14 @@ class EntryCounter:
         self.count += _most_entries(bare)
 
 
-def entries_in(data: bytes, most: int) -> int:
-    """Returns the number of entries of a JSON text.
+def counting_entries(data: bytes, most: int) -> Generator[None, None, int]:
+    """Returns the number of entries of a JSON text. Yields after each piece of a long text.
 
     A result above `most` is only a lower bound. A result of at most `most` may include
     separators inside of strings.
 
-    >>> entries_in(b'{"a": [1, "2,[3"]}', 3)
+    >>> from tidelog_runtime.cooperative import finished
+    >>> finished(counting_entries(b'{"a": [1, "2,[3"]}', 3))
     3
     """
     counted = _most_entries(data)
@@ -54,6 +56,7 @@ def entries_in(data: bytes, most: int) -> int:
         counter.feed(data[at : at + _PIECE_BYTES])
         if counter.count > most:
             break
+        yield
     return counter.count
 
 

@@ -9,14 +9,16 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
+from tidelog_admin_api import known_names
 from tidelog_admin_api.bodies.problem import FieldError
-from tidelog_admin_api.error_mappings import ErrorMapping
+from tidelog_admin_api.error_mappings import NO_FIX, ErrorMapping
 from tidelog_admin_api.origins import READS
 from tidelog_admin_api.problems import (
     ProblemError,
@@ -44,10 +46,13 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
 
 
-def validation_problem(errors: Sequence[Mapping[str, Any]], content_type: str) -> ProblemError:
+def validation_problem(
+    errors: Sequence[Mapping[str, Any]], content_type: str, body: Any = None
+) -> ProblemError:
     """Returns the problem for validation errors of FastAPI.
 
-    Their `loc` begins with "path", "query", "header", "cookie" or "body".
+    - `errors`: their `loc` begins with "path", "query", "header", "cookie" or "body"
+    - `body`: the type annotation of the operation's body; None: it has none
     """
     first = errors[0]
     if first["type"] == "json_invalid":
@@ -62,7 +67,7 @@ def validation_problem(errors: Sequence[Mapping[str, Any]], content_type: str) -
             )
         return invalid("the body must be a JSON object")
     fields = [
-        FieldError(field=_field(error["loc"]), message=_message(error))
+        FieldError(field=_field(error["loc"]), message=_message(error, body))
         for error in errors[:MAX_FIELD_ERRORS]
     ]
     return invalid_fields(fields)
@@ -83,11 +88,12 @@ def _field(location: Sequence[str | int]) -> str:
     return text
 
 
-def _message(error: Mapping[str, Any]) -> str:
+def _message(error: Mapping[str, Any], body: Any) -> str:
     if error["type"] == "missing":
         return "is required and missing"
     if error["type"] == "extra_forbidden":
-        return "unknown field; remove it or correct its name"
+        _, *outer, name = error["loc"]
+        return known_names.unknown("field", str(name), known_names.fields_at(body, outer))
     if error["type"] == "too_long":
         most = error["ctx"]["max_length"]
         return f"has {len(error['input'])} entries; a request has at most {most}: send fewer"
@@ -116,7 +122,10 @@ async def _problem(request: Request, error: Exception) -> Response:
 async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     content_type = request.headers.get("content-type", "")
-    return _answer(request, validation_problem(error.errors(), content_type))
+    route = request.scope.get("route")
+    field = route.body_field if isinstance(route, APIRoute) else None
+    body = None if field is None else field.field_info.annotation
+    return _answer(request, validation_problem(error.errors(), content_type, body))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -165,7 +174,7 @@ def http_problem(error: HTTPException, path: str) -> ProblemError:
             return malformed(f"the request cannot be parsed: {error.detail}")
         case status:
             name = HTTPStatus(status)
-            mapping = ErrorMapping(name, "UNKNOWN", "Correct the request as the message says.")
+            mapping = ErrorMapping(name, "UNKNOWN", NO_FIX)
             return ProblemError(
                 name.name, mapping, str(error.detail or name.description), headers=headers
             )

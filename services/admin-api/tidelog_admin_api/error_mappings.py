@@ -7,13 +7,19 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode
+from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
 
+# Sent where only the message can say what would be valid.
+NO_FIX = ""
 _READ_AGAIN = "Read the resource again, and repeat the request with the new values."
 WAIT = "Try again in a moment. If the error persists, GET /v1/explain shows the cause."
 
 
 class ErrorMapping(NamedTuple):
-    """How an error is reported. `fix` says what to do."""
+    """How an error is reported.
+
+    - `fix`: a step that is more specific than to do what the message says; or NO_FIX
+    """
 
     status: HTTPStatus
     grpc_status: str
@@ -49,9 +55,12 @@ ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
     ErrorCode.INTERNAL: ErrorMapping(
         _UPSTREAM, "INTERNAL", "Check the log of the service that the message names."
     ),
-    ErrorCode.INVALID_REQUEST: _invalid("Correct what the message names."),
+    ErrorCode.INVALID_REQUEST: _invalid(NO_FIX),
     ErrorCode.REQUEST_TIMED_OUT: _TIMED_OUT,
-    ErrorCode.TOO_MANY_REQUESTS: unavailable("Repeat the request in a moment."),
+    ErrorCode.TOO_MANY_REQUESTS: unavailable(
+        "Repeat the request after the seconds of Retry-After. GET /v1/explain names the limit and "
+        "the clients that have reached it (client_limited)."
+    ),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: _not_found("GET /v1/topics lists the topics that exist."),
     ErrorCode.UNKNOWN_TOPIC_ID: _not_found(_READ_AGAIN),
     ErrorCode.NOT_LEADER: unavailable(),
@@ -73,8 +82,12 @@ ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
         "INVALID_ARGUMENT",
         "Send smaller records, or raise the topic's max_batch_bytes.",
     ),
-    ErrorCode.CORRUPT_BATCH: ErrorMapping(_UPSTREAM, "DATA_LOSS", "Repeat the request."),
-    ErrorCode.INVALID_BATCH: _invalid("Correct what the message names."),
+    ErrorCode.CORRUPT_BATCH: ErrorMapping(
+        _UPSTREAM,
+        "DATA_LOSS",
+        "Repeat the request. If the error persists, GET /v1/explain names damaged replicas.",
+    ),
+    ErrorCode.INVALID_BATCH: _invalid(NO_FIX),
     ErrorCode.OUT_OF_ORDER_SEQUENCE: _conflict(WAIT),
     ErrorCode.DUPLICATE_SEQUENCE: _conflict("The log already contains the records."),
     ErrorCode.FENCED_PRODUCER_EPOCH: _conflict(
@@ -89,15 +102,18 @@ ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
     ErrorCode.RECORDS_DAMAGED: ErrorMapping(
         HTTPStatus.GONE,
         "DATA_LOSS",
-        "Continue from damaged.next_offset, or send on_damage=skip, which leaves damaged records "
-        "out and lists their offsets. GET /v1/explain shows where the bytes are kept.",
+        "Continue from damaged.next_offset or before damaged.first_offset, or send on_damage=skip, "
+        "which leaves damaged records out and lists their offsets. GET /v1/explain shows where the "
+        "bytes are kept.",
     ),
     ErrorCode.STORAGE_ERROR: unavailable("Check the disk of the broker that the message names."),
-    ErrorCode.INVALID_TOPIC_NAME: _invalid("Choose a name of the form that the message describes."),
+    ErrorCode.INVALID_TOPIC_NAME: _invalid(
+        f"Choose a name of 1 to {MAX_TOPIC_NAME_LENGTH} letters, digits, '.', '_' or '-'."
+    ),
     ErrorCode.TOPIC_ALREADY_EXISTS: _conflict(
         "Choose another name, or use the existing topic.", "ALREADY_EXISTS"
     ),
-    ErrorCode.INVALID_PARTITION_COUNT: _invalid("Choose a number that the message allows."),
+    ErrorCode.INVALID_PARTITION_COUNT: _invalid(NO_FIX),
     ErrorCode.INVALID_REPLICATION_FACTOR: _invalid(
         "GET /v1/brokers shows how many brokers accept replicas."
     ),
@@ -105,7 +121,9 @@ ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
         "GET a topic to see every key with its default and description."
     ),
     ErrorCode.TOPIC_BEING_DELETED: _conflict("Wait until the topic is gone."),
-    ErrorCode.INVALID_ASSIGNMENT: _invalid("Correct the replicas that the message names."),
+    ErrorCode.INVALID_ASSIGNMENT: _invalid(
+        "GET /v1/brokers lists the brokers that may have replicas."
+    ),
     ErrorCode.UNKNOWN_BROKER: _not_found("GET /v1/brokers lists the known brokers."),
     ErrorCode.NOT_ENOUGH_BROKERS: _conflict(
         "Add brokers, lower the replication factor of topics, or request fewer partitions."
@@ -132,6 +150,9 @@ ERROR_MAPPINGS: Mapping[ErrorCode, ErrorMapping] = {
     ),
     ErrorCode.NOT_ELIGIBLE_LEADER: _conflict(
         "Choose an in-sync replica, or wait until this one is."
+    ),
+    ErrorCode.UNSUPPORTED_VERSION: _conflict(
+        "GET /v1/cluster/feature-level lists each process with its version; upgrade the named ones."
     ),
     # Errors of the gateway's own clients: the gateway is stopping, or its process has a fault.
     ErrorCode.CLIENT_CLOSED: unavailable("The gateway is stopping; repeat the request."),

@@ -30,8 +30,8 @@ from tidelog_admin_api.event_messages import (
 from tidelog_runtime.clock import Clock
 
 HEARTBEAT_MS = 15_000
-# Events that a stream sends in one write.
-MAX_EVENTS_AT_ONCE = 500
+# Events that a stream sends in one write. They are encoded at some 50 µs each.
+MAX_EVENTS_AT_ONCE = 50
 # Pause before the hub follows the events again after an error.
 RESTART_PAUSE_MS = 1_000
 # A resumed stream repeats events of this period, since events may arrive late.
@@ -39,7 +39,7 @@ RESUME_OVERLAP_MS = 2_000
 # Past events at the beginning of a stream: the newest that match.
 MAX_EVENTS_BEFORE = 1_000
 # Events that are added to the ring before other tasks of the event loop run.
-MAX_EVENTS_IN_A_TURN = 200
+MAX_EVENTS_IN_A_TURN = 50
 MISSED, END = "missed", "end"
 
 _log = structlog.get_logger()
@@ -122,6 +122,11 @@ class EventHub:
         found = await asyncio.to_thread(_newest_before, changes, event_filter, last_id)
         return Beginning(position, found.changes, found.left_out)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the gateway is stopping."""
+        return self._ending
+
     def end_streams(self) -> None:
         """Ends each stream with an `end` message; later streams end at once."""
         self._ending = True
@@ -140,11 +145,17 @@ class EventHub:
         yield OPENING
         left = _Left(bound, self._clock)
         sent_ms = self._clock.monotonic_ms()
-        before = [entry_of(change) for change in beginning.before]
-        known = {entry.id: None for entry in before}
-        messages = _missed(beginning.missed) + _events(before, event_filter, left)
-        if messages:
-            yield b"".join(messages)
+        known: dict[str, None] = {}
+        messages = _missed(beginning.missed)
+        for begin in range(0, len(beginning.before), MAX_EVENTS_AT_ONCE):
+            some = beginning.before[begin : begin + MAX_EVENTS_AT_ONCE]
+            before = [entry_of(change) for change in some]
+            known |= {entry.id: None for entry in before}
+            messages += _events(before, event_filter, left)
+            if messages:
+                yield b"".join(messages)
+            messages = []
+            await asyncio.sleep(0)
         position = beginning.position
         while True:
             taken = self._ring.take(position, MAX_EVENTS_AT_ONCE)

@@ -59,6 +59,9 @@ class Usage:
         # Connections that wait for a request, with their addresses, the longest wait first.
         self.waiting: dict[Abortable, str] = {}
         self.streams = 0
+        # Searches that run, by client address, and records that all searches have scanned.
+        self.searches: Counter[str] = Counter()
+        self.searched_records = 0
         self.body_bytes = 0
         # Numbers of rejected requests and connections, by names of GATEWAY_LIMITS.
         self.rejections: Counter[str] = Counter()
@@ -68,6 +71,10 @@ class Usage:
         """Counts a rejection by `limit`, one of GATEWAY_LIMITS."""
         self.rejections[limit] += 1
         self._reached.rejected(client, limit, value, _now_ms())
+
+    def searched(self, records: int) -> None:
+        """Counts records that a search has scanned."""
+        self.searched_records += records
 
     def metrics_connection_closed(self, client: str, limit: str) -> None:
         """Counts a connection to the metrics port that was closed by one of METRICS_LIMITS.
@@ -99,6 +106,30 @@ def stream(usage: Usage, bounds: AdminApiConfig, client: str) -> Iterator[None]:
         yield
     finally:
         usage.streams -= 1
+
+
+@contextmanager
+def search(usage: Usage, bounds: AdminApiConfig, client: str) -> Iterator[None]:
+    """Counts a search until the context ends. Raises `ProblemError` at a limit."""
+    running = {
+        "max_searches_per_client": usage.searches[client],
+        "max_concurrent_searches": usage.searches.total(),
+    }
+    for limit, count in running.items():
+        most: int = getattr(bounds, limit)
+        if count >= most:
+            usage.rejected(client, limit, most)
+            raise too_many(
+                f"{count} searches are running, the maximum ({limit}); wait until one has ended, "
+                f"end one by closing its connection, or raise {limit} of the gateway"
+            )
+    usage.searches[client] += 1
+    try:
+        yield
+    finally:
+        usage.searches[client] -= 1
+        if not usage.searches[client]:
+            del usage.searches[client]
 
 
 def _log_limit(reached: LimitReached) -> None:
@@ -293,7 +324,9 @@ def _slow(bounds: AdminApiConfig) -> ProblemError:
     return ProblemError(
         "BODY_TIMED_OUT",
         ErrorMapping(
-            HTTPStatus.REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "Send the request again, faster."
+            HTTPStatus.REQUEST_TIMEOUT,
+            "DEADLINE_EXCEEDED",
+            "Send a smaller body, or raise body_timeout_ms of the gateway.",
         ),
         f"the body was not complete after {bounds.body_timeout_ms} ms",
         headers={"Connection": "close"},

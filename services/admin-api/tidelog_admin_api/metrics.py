@@ -1,4 +1,4 @@
-"""Metrics of the gateway: answered requests, pending requests, and open streams."""
+"""Metrics of the gateway: answered requests, pending requests, open streams, and searches."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tidelog_runtime.telemetry.metrics.gateway_catalogue import (
     GATEWAY_PENDING,
     GATEWAY_REJECTIONS,
     GATEWAY_REQUESTS,
+    GATEWAY_SEARCHED,
+    GATEWAY_SEARCHES,
     GATEWAY_STREAMS,
     METHODS,
 )
@@ -66,6 +68,8 @@ class GatewayMetrics:
         snapshot.set_histograms(self._durations)
         snapshot.set(GATEWAY_PENDING, self._usage.requests)
         snapshot.set(GATEWAY_STREAMS, self._usage.streams)
+        snapshot.set(GATEWAY_SEARCHES, self._usage.searches.total())
+        snapshot.set(GATEWAY_SEARCHED, self._usage.searched_records)
         for limit in GATEWAY_LIMITS:
             snapshot.set(GATEWAY_REJECTIONS, self._usage.rejections[limit], limit)
         age_ms = self._overviews.age_ms

@@ -26,8 +26,8 @@ from tidelog_admin_api.requester import (
 
 _PATHS = frozenset({"/health", "/ready", "/metrics"})
 _RESOURCES = "/v1/"
-# A stream has no end before its client disconnects.
-_STREAMS = frozenset({"/v1/events/stream"})
+# A stream ends late, and an answer to HEAD would be all of it.
+_STREAMS = re.compile(r"/v1/events/stream|/v1/topics/[^/]+/search")
 # Headers of all answers: browsers do not guess the media type, and other sites cannot embed them.
 ANSWER_HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
@@ -87,7 +87,7 @@ class HeadMiddleware(HttpMiddleware):
 
 
 def _has_head(path: str) -> bool:
-    return path in _PATHS or (path.startswith(_RESOURCES) and path not in _STREAMS)
+    return path in _PATHS or (path.startswith(_RESOURCES) and _STREAMS.fullmatch(path) is None)
 
 
 class ErrorMiddleware(HttpMiddleware):

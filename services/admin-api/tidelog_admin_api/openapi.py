@@ -13,20 +13,23 @@ from pydantic import BaseModel
 
 from tidelog_admin_api.bodies.base import AnswerBody, RequestBody
 from tidelog_admin_api.bodies.problem import Problem
+from tidelog_admin_api.bodies.search_bodies import SEARCH_LINES
 
 TITLE = "Tidelog admin API"
 DESCRIPTION = """\
 Manages a Tidelog cluster: topics, brokers, reassignments, leaders, recovery and events.
 
-- Errors are problem documents (RFC 9457): `detail` says what is wrong, `fix` says what to do.
+- Errors are problem documents (RFC 9457): `detail` says what is wrong. `fix` says what to do, where
+  that is more than `detail` says.
 - The gateway rejects unknown fields and parameters, repeated parameters, and bodies where none is
-  expected.
+  expected. The error lists the valid names.
 - Changes accept `dry_run=true`: the gateway checks the request and returns the exact plan.
 - Long changes are operations: the answer is 202, and `Location` names the operation. A repeated
   request with the same `operation_id` returns the same operation.
 - Topics, operations and the throttle have an `ETag`. With `If-Match`, a change is rejected if the
   resource has changed since it was read.
-- Lists are paged: pass `next_page_token` as `page_token`.
+- Lists are paged: pass `next_page_token` as `page_token`. Pages of records have the paths of the
+  `previous` and the `next` one.
 - `X-Tidelog-Requested-By` names the requester (at most 200 printable ASCII characters).
   `traceparent` (W3C) names the trace. Every event that the request causes has both.
 """
@@ -40,7 +43,7 @@ TAGS = [
     {"name": "recovery", "description": "Unclean elections, which may lose records."},
     {"name": "events", "description": "Past state changes, and a stream of new ones."},
     {"name": "explain", "description": "Problems, their causes and the next steps."},
-    {"name": "records", "description": "Write and read records without gRPC."},
+    {"name": "records", "description": "Write, read and search records without gRPC."},
     {"name": "health", "description": "Liveness and readiness of the gateway."},
 ]
 
@@ -68,9 +71,14 @@ def _document(app: FastAPI) -> dict[str, Any]:
         tags=app.openapi_tags,
     )
     components = document.setdefault("components", {}).setdefault("schemas", {})
-    schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    components.update(schema.pop("$defs", {}))
-    components["Problem"] = schema
+    # FastAPI does not know the bodies that are not JSON documents of a route.
+    for body in (Problem, *SEARCH_LINES):
+        schema = body.model_json_schema(
+            ref_template="#/components/schemas/{model}", mode="serialization"
+        )
+        for name, inner in schema.pop("$defs", {}).items():
+            components.setdefault(name, inner)
+        components[body.__name__] = schema
     for unused in ("HTTPValidationError", "ValidationError"):
         components.pop(unused, None)
     for model in (*_below(AnswerBody), *_below(RequestBody)):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from heapq import nlargest
 
 from tidelog.admin_messages import BrokerDetails, Operation
-from tidelog.cli.health import SOUND, HealthCounts, partition_health
+from tidelog.cli.partition_health import SOUND, HealthCounts, partition_health
 from tidelog.client.descriptions import (
+    PARTITIONS_PER_TURN,
     BrokerDescription,
     ClusterDescription,
     PartitionDescription,
     TopicDescription,
 )
 from tidelog.inspection.explain.causes import SEVERITIES
-from tidelog.inspection.model import Explanation
+from tidelog.inspection.state_reports import Explanation
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.topic import is_internal
 from tidelog_admin_api.bodies.broker_bodies import BrokerLoad
@@ -47,33 +50,49 @@ class TopicsSummary:
     topics: Sequence[TopicDescription] = ()
 
 
-def summary_of(topics: Sequence[TopicDescription]) -> TopicsSummary:
-    partitions = [(topic.name, partition) for topic in topics for partition in topic.partitions]
-    unwell = [named for named in partitions if partition_health(named[1]) != SOUND]
+async def summary_of(topics: Sequence[TopicDescription]) -> TopicsSummary:
+    counts: Counter[str] = Counter(dict.fromkeys(PartitionCounts.model_fields, 0))
+    unwell: list[tuple[str, PartitionDescription]] = []
+    async for topic, partitions in _slices(topics):
+        counts.update(asdict(HealthCounts.of_partitions(partitions)))
+        counts["not_led_by_preferred"] += sum(
+            p.leader not in (NO_LEADER, *p.replicas[:1]) for p in partitions
+        )
+        counts["moving"] += sum(bool(p.moving_operation) for p in partitions)
+        unwell += ((topic.name, p) for p in partitions if partition_health(p) != SOUND)
+    counts["topics"] = sum(not is_internal(topic.name) for topic in topics)
     return TopicsSummary(
-        PartitionCounts(
-            **asdict(HealthCounts.of(topics)),
-            topics=sum(not is_internal(topic.name) for topic in topics),
-            not_led_by_preferred=sum(
-                p.leader not in (NO_LEADER, *p.replicas[:1]) for _, p in partitions
-            ),
-            moving=sum(bool(p.moving_operation) for _, p in partitions),
-        ),
+        PartitionCounts(**counts),
         [_unwell(topic, p) for topic, p in nlargest(MAX_UNWELL, unwell, key=_badness)],
         topics,
     )
 
 
-def map_of(topics: Sequence[TopicDescription]) -> PartitionMap:
-    return PartitionMap(
-        topics=[
-            MappedTopic(
-                topic=topic.name,
-                partitions=[(p.leader, list(p.replicas), list(p.isr)) for p in topic.partitions],
-            )
-            for topic in topics
-        ]
-    )
+async def map_of(topics: Sequence[TopicDescription]) -> PartitionMap:
+    mapped = {topic.name: MappedTopic(topic=topic.name, partitions=[]) for topic in topics}
+    async for topic, partitions in _slices(topics):
+        some = MappedTopic(
+            topic=topic.name,
+            partitions=[(p.leader, list(p.replicas), list(p.isr)) for p in partitions],
+        )
+        mapped[topic.name].partitions += some.partitions
+    return PartitionMap(topics=list(mapped.values()))
+
+
+async def _slices(
+    topics: Iterable[TopicDescription],
+) -> AsyncIterator[tuple[TopicDescription, Sequence[PartitionDescription]]]:
+    """Yields some partitions at a time. The event loop runs other tasks between
+    PARTITIONS_PER_TURN."""
+    since_pause = 0
+    for topic in topics:
+        for start in range(0, len(topic.partitions), PARTITIONS_PER_TURN):
+            some = topic.partitions[start : start + PARTITIONS_PER_TURN]
+            yield topic, some
+            since_pause += len(some)
+            if since_pause >= PARTITIONS_PER_TURN:
+                since_pause = 0
+                await asyncio.sleep(0)
 
 
 def _badness(named: tuple[str, PartitionDescription]) -> tuple[bool, bool, bool]:
@@ -90,7 +109,9 @@ def _unwell(topic: str, partition: PartitionDescription) -> UnwellPartition:
     return UnwellPartition.of(partition, topic=topic, health=partition_health(partition))
 
 
-_NO_TOPICS = summary_of(())
+_NO_TOPICS = TopicsSummary(
+    PartitionCounts(**dict.fromkeys(PartitionCounts.model_fields, 0)), unwell=()
+)
 
 
 def overview_of(

@@ -16,9 +16,10 @@ import structlog
 from tidelog.admin_messages import BrokerDetails, Operation
 from tidelog.client.descriptions import ClusterDescription, TopicDescription
 from tidelog.errors import TidelogError
-from tidelog.inspection.model import Explanation, Scope
+from tidelog.inspection.state_reports import Explanation, Scope
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.cluster_bodies import Overview, OverviewPart, PartitionMap
+from tidelog_admin_api.history_sampler import SAMPLE_INTERVAL_MS, ClusterFacts, HistorySampler
 from tidelog_admin_api.overview import TopicsSummary, map_of, overview_of, summary_of
 from tidelog_runtime.clock import Clock
 
@@ -32,6 +33,10 @@ EXPLAIN_TIMEOUT_MS = 1_000
 # IDLE_INTERVAL_MS.
 IN_USE_MS = 60_000
 IDLE_INTERVAL_MS = 10_000
+# A part with a longer interval of its own costs more, and is refreshed less often, too: at its
+# interval times this, up to this time.
+IDLE_FACTOR = 5
+MAX_IDLE_INTERVAL_MS = 80_000
 # Longest wait of a reader for a part that has had no answer yet, and for a stale part.
 FIRST_ANSWER_MS = 3_000
 STALE_ANSWER_MS = 200
@@ -39,6 +44,11 @@ UNFINISHED = ("running", "cancelling")
 
 _Value = TypeVar("_Value")
 _log = structlog.get_logger()
+
+
+def idle_interval_ms(interval_ms: int) -> int:
+    """Returns the interval of a part that no client has read for IN_USE_MS."""
+    return max(min(IDLE_FACTOR * interval_ms, MAX_IDLE_INTERVAL_MS), IDLE_INTERVAL_MS)
 
 
 class Admin(Protocol):
@@ -68,6 +78,8 @@ class _Part(Generic[_Value]):
         self.value: _Value | None = None
         self.problem = ""
         self.interval_ms = interval_ms
+        # The pause after the last refresh.
+        self.pause_ms = interval_ms
         self.tried = asyncio.Event()
         self._ask = ask
         self._clock = clock
@@ -104,6 +116,7 @@ class _Part(Generic[_Value]):
         self._due.set()
 
     async def pause(self, interval_ms: int) -> None:
+        self.pause_ms = interval_ms
         with suppress(TimeoutError):
             async with asyncio.timeout(interval_ms / 1000):
                 await self._due.wait()
@@ -132,9 +145,13 @@ class _Part(Generic[_Value]):
 
 
 class Overviews:
-    """The overview in memory. `run` refreshes it from the first `read` on."""
+    """The overview in memory. `run` refreshes it, and samples the history, from the first `read`
+    on."""
 
-    def __init__(self, admin: Admin, explain: Explain, clock: Clock) -> None:
+    def __init__(
+        self, admin: Admin, explain: Explain, sampler: HistorySampler, clock: Clock
+    ) -> None:
+        self._sampler = sampler
         self._clock = clock
         self._first_read = asyncio.Event()
         self._read_ms = 0
@@ -142,9 +159,9 @@ class Overviews:
 
         async def topics() -> TopicsSummary:
             listed = await admin.list_topics(internal=True)
-            # The list and its summary each take milliseconds per thousand partitions.
-            await asyncio.sleep(0)
-            return summary_of(listed)
+            summary = await summary_of(listed)
+            sampler.note(summary.counts)
+            return summary
 
         self._topics = _Part("topics", topics, clock, INTERVAL_MS)
         self._brokers = _Part("brokers", admin.describe_brokers, clock, INTERVAL_MS)
@@ -158,6 +175,8 @@ class Overviews:
             return await explain(Scope(), EXPLAIN_TIMEOUT_MS)
 
         self._findings = _Part("findings", findings, clock, EXPLAIN_INTERVAL_MS)
+        # No part of the answer, and no reader waits for it.
+        self._history = _Part("history", self._take_sample, clock, SAMPLE_INTERVAL_MS)
 
     @property
     def age_ms(self) -> int | None:
@@ -187,7 +206,34 @@ class Overviews:
         summary = self._topics.value
         if summary is None:
             raise UnreachableError("the cluster", self._topics.problem or "no answer in time")
-        return map_of(summary.topics)
+        return await map_of(summary.topics)
+
+    async def read_facts(self) -> ClusterFacts:
+        """Returns what the history is about, from memory. Waits as `read_map` does.
+
+        Raises `UnreachableError` if no list of topics or brokers has been received yet.
+        """
+        parts = (self._cluster, self._topics)
+        await self._refreshed(parts)
+        facts = self._facts()
+        if facts is None:
+            problems = [part.problem for part in parts if part.problem]
+            raise UnreachableError("the cluster", (problems or ["no answer in time"])[0])
+        return facts
+
+    def _facts(self) -> ClusterFacts | None:
+        cluster, topics = self._cluster.value, self._topics.value
+        if cluster is None or topics is None:
+            return None
+        return ClusterFacts(cluster, topics.topics, None if self._topics.problem else topics.counts)
+
+    async def _take_sample(self) -> None:
+        for part in (self._cluster, self._topics):
+            await part.tried.wait()
+        facts = self._facts()
+        if facts is not None:
+            await self._sampler.take(facts, self._history.pause_ms)
+        self._history.interval_ms = self._sampler.interval_ms
 
     async def _refreshed(self, parts: Sequence[_Part[Any]]) -> None:
         """Starts a refresh of stale parts, and waits for the missing and stale ones of `parts`."""
@@ -195,7 +241,7 @@ class Overviews:
         self._first_read.set()
         waited_for = [part for part in parts if part.is_new or part.is_stale]
         patience_ms = FIRST_ANSWER_MS if any(part.is_new for part in parts) else STALE_ANSWER_MS
-        for part in self._parts():
+        for part in self._kept():
             if part.is_stale:
                 part.refresh_soon()
         with suppress(TimeoutError):
@@ -205,7 +251,7 @@ class Overviews:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for part in self._parts():
+            for part in self._kept():
                 group.create_task(self._keep(part))
 
     def _parts(self) -> Sequence[_Part[object]]:
@@ -217,9 +263,13 @@ class Overviews:
             self._findings,
         )
 
+    def _kept(self) -> Sequence[_Part[Any]]:
+        return (*self._parts(), self._history)
+
     async def _keep(self, part: _Part[object]) -> None:
         await self._first_read.wait()
         while True:
             await part.refresh()
             is_in_use = self._clock.monotonic_ms() - self._read_ms <= IN_USE_MS
-            await part.pause(part.interval_ms if is_in_use else IDLE_INTERVAL_MS)
+            interval_ms = part.interval_ms
+            await part.pause(interval_ms if is_in_use else idle_interval_ms(interval_ms))

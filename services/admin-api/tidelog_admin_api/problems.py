@@ -13,7 +13,13 @@ from tidelog.errors import FINAL_ANSWERS, ErrorCode, RecordsDamagedError, Tidelo
 from tidelog_admin_api import error_mappings
 from tidelog_admin_api.bodies.base import AnswerBody
 from tidelog_admin_api.bodies.problem import DamagedOffsets, FieldError, Problem
-from tidelog_admin_api.error_mappings import ERROR_MAPPINGS, OUTCOME_UNKNOWN, WAIT, ErrorMapping
+from tidelog_admin_api.error_mappings import (
+    ERROR_MAPPINGS,
+    NO_FIX,
+    OUTCOME_UNKNOWN,
+    WAIT,
+    ErrorMapping,
+)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 1
@@ -54,9 +60,7 @@ def unsupported_body(message: str, fix: str) -> ProblemError:
 
 def malformed(detail: str, errors: Sequence[FieldError] = ()) -> ProblemError:
     """Returns the error of a request that cannot be parsed. `invalid` is for values."""
-    mapping = ErrorMapping(
-        HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", "Correct the syntax of the request."
-    )
+    mapping = ErrorMapping(HTTPStatus.BAD_REQUEST, "INVALID_ARGUMENT", NO_FIX)
     return ProblemError("MALFORMED_REQUEST", mapping, detail, errors)
 
 
@@ -80,7 +84,10 @@ def unavailable(code: str, detail: str, fix: str = WAIT) -> ProblemError:
 
 def too_many(detail: str) -> ProblemError:
     mapping = ErrorMapping(
-        HTTPStatus.TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "Try again in a moment."
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "RESOURCE_EXHAUSTED",
+        "Repeat the request after the seconds of Retry-After. GET /v1/gateways lists the clients "
+        "that are at a limit.",
     )
     return ProblemError("TOO_MANY_REQUESTS", mapping, detail, retriable=True)
 
@@ -133,7 +140,7 @@ def document(error: ProblemError, instance: str, trace_id: str) -> Problem:
         instance=instance,
         code=error.code,
         grpc_status=error.mapping.grpc_status,
-        fix=error.mapping.fix,
+        fix=error.mapping.fix or None,
         retriable=error.retriable,
         trace_id=trace_id,
         errors=list(error.errors) or None,
@@ -169,6 +176,7 @@ _DESCRIPTIONS = {
     421: "The requested host is not a known name of the gateway.",
     422: "A field or parameter is invalid.",
     429: "Too many concurrent requests.",
+    431: "The parameters and headers together are too large.",
     500: "The gateway failed; its log has the cause.",
     502: "A service of the cluster failed.",
     503: "The cluster is currently unavailable.",

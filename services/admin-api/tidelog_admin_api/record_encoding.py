@@ -5,13 +5,19 @@ from __future__ import annotations
 import base64
 import binascii
 import enum
-import json
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from math import isfinite
 from typing import Any, NamedTuple
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from tidelog_runtime.cooperative import finished
 
 # Maximum nesting of arrays and objects. The serializer of answers fails at about 255 levels,
 # including those of the answer itself, and other programs fail earlier.
 MAX_DEPTH = 100
+# The largest double has 1,024 bits.
+MAX_NUMBER_BITS = 1_024
 
 
 class Encoding(enum.StrEnum):
@@ -72,6 +78,11 @@ def from_bytes(data: bytes | None, preferred: Encoding) -> Encoded:
     >>> from_bytes(b"ebb", Encoding.JSON).encoding, from_bytes(bytes([255]), Encoding.TEXT).value
     (<Encoding.TEXT: 'text'>, '/w==')
     """
+    return finished(decoding(data, preferred))
+
+
+def decoding(data: bytes | None, preferred: Encoding) -> Generator[None, None, Encoded]:
+    """Returns the same as `from_bytes`. Yields between steps that take long for a large value."""
     if data is None:
         return Encoded(None, preferred)
     if preferred is not Encoding.BASE64:
@@ -80,63 +91,73 @@ def from_bytes(data: bytes | None, preferred: Encoding) -> Encoded:
         except UnicodeDecodeError:
             text = None
         if text is not None:
-            return _parsed(text) if preferred is Encoding.JSON else Encoded(text, Encoding.TEXT)
+            if preferred is Encoding.TEXT:
+                return Encoded(text, Encoding.TEXT)
+            return (yield from _parsing(data, text))
     return Encoded(base64.b64encode(data).decode(), Encoding.BASE64)
 
 
 def _json_bytes(value: Any) -> bytes:
+    fault = finished(_finding_fault(value))
+    if fault is not None:
+        raise WrongEncodingError(fault.value)
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (ValueError, RecursionError) as error:
+        return to_json(value)
+    except PydanticSerializationError as error:
         raise WrongEncodingError(
-            "it is not a JSON value: NaN, infinities and very deep nesting are not supported"
+            "it has half of a surrogate pair, which UTF-8 does not allow; use encoding base64"
         ) from error
-    if _is_too_deep(value, text):
-        raise WrongEncodingError(
-            f"its arrays and objects are nested more than {MAX_DEPTH} deep; use encoding text or "
-            "base64"
-        )
-    return _utf8(text)
 
 
-def _parsed(text: str) -> Encoded:
+def _parsing(data: bytes, text: str) -> Generator[None, None, Encoded]:
     """Returns a JSON value, or the text if JSON would change its meaning.
 
-    A JSON null would mean that there is no value. A very large number would become infinite.
+    A JSON null would mean that there is no value. A very large number would become infinite. Most
+    programs cannot read a larger integer than MAX_NUMBER_BITS, and it takes long to write.
+
+    - `text`: the decoded data
     """
     try:
-        value = json.loads(text, parse_constant=_reject)
-        # A value with half of an escaped surrogate pair cannot be encoded as UTF-8.
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError):
+        value = from_json(data, allow_inf_nan=False, cache_strings=False)
+    except ValueError:
         return Encoded(text, Encoding.TEXT)
-    if value is None or _is_too_deep(value, text):
+    yield
+    fault = yield from _finding_fault(value)
+    if value is None or fault is not None:
         return Encoded(text, Encoding.TEXT)
     return Encoded(value, Encoding.JSON)
 
 
-def _is_too_deep(value: Any, text: str) -> bool:
-    """Whether arrays and objects are nested more than MAX_DEPTH deep.
+class _Fault(enum.Enum):
+    """Why a value is neither written nor answered as JSON."""
 
-    - `text`: the value as JSON; its number of brackets is sufficient in most cases
-    """
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return False
+    TOO_DEEP = (
+        f"its arrays and objects are nested more than {MAX_DEPTH} deep; use encoding text or base64"
+    )
+    NOT_FINITE = "it is not a JSON value: NaN and infinities are not supported"
+    TOO_LARGE_NUMBER = (
+        f"it has an integer of more than {MAX_NUMBER_BITS} bits; use encoding text or base64"
+    )
+
+
+def _finding_fault(value: Any) -> Generator[None, None, _Fault | None]:
+    """Returns the first fault of the value. Yields after each level of its arrays and objects."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
+        if any(type(one) is float and not isfinite(one) for one in level):
+            return _Fault.NOT_FINITE
+        if any(type(one) is int and one.bit_length() > MAX_NUMBER_BITS for one in level):
+            return _Fault.TOO_LARGE_NUMBER
         containers = [one for one in level if isinstance(one, dict | list)]
-        level = [element for one in containers for element in _elements(one)]
         if not containers:
-            return False
-    return True
+            return None
+        level = [element for one in containers for element in _elements(one)]
+        yield
+    return _Fault.TOO_DEEP
 
 
 def _elements(one: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return one.values() if isinstance(one, dict) else one
-
-
-def _reject(word: str) -> None:
-    raise ValueError(f"{word} is not a JSON value")
 
 
 def _utf8(text: str) -> bytes:

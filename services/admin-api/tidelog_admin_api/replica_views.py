@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidelog.cli.health import partition_health
+from tidelog.cli.partition_health import partition_health
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.service_states import ReportedStates
-from tidelog.inspection.model import NOT_KNOWN, ReplicaState
 from tidelog.inspection.replica_reports import (
     Replicas,
     known,
@@ -16,6 +15,7 @@ from tidelog.inspection.replica_reports import (
     progress_of,
     replicas_by_partition,
 )
+from tidelog.inspection.state_reports import NOT_KNOWN, ReplicaState
 from tidelog_admin_api.bodies.partition_bodies import (
     Partition,
     PartitionLog,

@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, get_args, get_origin
 
@@ -20,6 +19,7 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
+from tidelog_admin_api import known_names
 from tidelog_admin_api.bodies.problem import FieldError
 from tidelog_admin_api.error_mappings import ErrorMapping
 from tidelog_admin_api.origins import READS
@@ -67,7 +67,8 @@ def _is_list(annotation: Any) -> bool:
 
 def _reject_unknown(given: Iterable[str], known: list[str]) -> None:
     unknown = [name for name in dict.fromkeys(given) if name not in known][:MAX_NAMED]
-    _reject([FieldError(field=name[:100], message=_hint(name, known)) for name in unknown])
+    errors = [(name, known_names.unknown("parameter", name, known)) for name in unknown]
+    _reject([FieldError(field=name[:100], message=message) for name, message in errors])
 
 
 def _reject_repeated(given: QueryParams, single: Iterable[str]) -> None:
@@ -116,14 +117,6 @@ def _no_field(name: str, parameters: Collection[str]) -> str:
 def _reject(errors: list[FieldError]) -> None:
     if errors:
         raise invalid_fields(errors)
-
-
-def _hint(name: str, known: list[str]) -> str:
-    close = get_close_matches(name[:100], known, n=1)
-    if close:
-        return f"unknown parameter; did you mean {close[0]}?"
-    valid = f"valid parameters are {', '.join(known)}" if known else "this operation has none"
-    return f"unknown parameter; {valid}"
 
 
 def _reject_condition(request: Request) -> None:

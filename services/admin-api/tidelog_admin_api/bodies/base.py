@@ -103,6 +103,10 @@ class AnswerBody(BaseModel):
         copied = {name: getattr(source, name) for name in cls.model_fields if name not in fields}
         return cls.model_validate({**copied, **fields})
 
+    def to_json(self) -> bytes:
+        """Returns the body as JSON, as FastAPI would serialize it."""
+        return self.__pydantic_serializer__.to_json(self)
+
 
 class Page(AnswerBody, Generic[Item]):
     items: list[Item]

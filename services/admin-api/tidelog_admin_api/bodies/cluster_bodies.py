@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
 
-from tidelog_admin_api.bodies.base import AnswerBody, Leader, Page, documented, example
+from pydantic import BeforeValidator, Field
+
+from tidelog_admin_api.bodies.base import (
+    AnswerBody,
+    Leader,
+    Page,
+    RequestBody,
+    documented,
+    example,
+    integral,
+)
 from tidelog_admin_api.bodies.broker_bodies import BrokerLoad
+
+MAX_LEVEL = 10_000
+Level = Annotated[int, Field(ge=1, le=MAX_LEVEL), BeforeValidator(integral)]
 
 
 class Controller(AnswerBody):
@@ -18,6 +31,7 @@ class ControllerProcess(AnswerBody):
     controller_id: int
     address: str
     started_at_ms: int = Field(description="milliseconds since 1970")
+    version: str = Field(description="version of the release; empty: it reports none")
 
 
 class RegisteredBroker(AnswerBody):
@@ -29,6 +43,7 @@ class RegisteredBroker(AnswerBody):
     rack: str = Field(description="empty: none")
     broker_epoch: int = Field(description="epoch of the registration; 0: the broker is gone")
     status: str = Field(description="running, stopping or gone")
+    version: str = Field(description="version of the release; empty: it reports none, or gone")
     state: str = Field(
         description="former name of `status`, with the same value, for one release",
         json_schema_extra=documented(deprecated=True),
@@ -45,7 +60,12 @@ class Cluster(AnswerBody):
         cluster_id="n2m0lVsrTM6Wq2Vf8qkz5A",
         controller={"controller_id": 1, "address": "127.0.0.1:7401", "controller_epoch": 3},
         controllers=[
-            {"controller_id": 1, "address": "127.0.0.1:7401", "started_at_ms": 1795320000000}
+            {
+                "controller_id": 1,
+                "address": "127.0.0.1:7401",
+                "started_at_ms": 1795320000000,
+                "version": "0.1.0",
+            }
         ],
         brokers=[
             {
@@ -54,9 +74,11 @@ class Cluster(AnswerBody):
                 "rack": "a",
                 "broker_epoch": 17,
                 "status": "running",
+                "version": "0.1.0",
                 "state": "running",
             }
         ],
+        feature_level=1,
     )
 
     cluster_id: str
@@ -65,6 +87,51 @@ class Cluster(AnswerBody):
     brokers: list[RegisteredBroker] = Field(
         description="registered brokers, and those that are gone but hold replicas, by id"
     )
+    feature_level: int = Field(description="0: the answering broker does not report it")
+
+
+class ProcessVersion(AnswerBody):
+    role: str = Field(description="broker or controller")
+    id: int
+    address: str
+    version: str = Field(description="version of the release; empty: it reports none")
+    oldest_level: int = Field(description="oldest feature level that it supports")
+    newest_level: int = Field(description="newest feature level that it supports")
+
+
+class FeatureLevel(AnswerBody):
+    """The feature level of the cluster. A process that does not support it does not start."""
+
+    model_config = example(
+        level=1,
+        newest_level=1,
+        raisable_level=1,
+        revision=3,
+        processes=[
+            {
+                "role": "broker",
+                "id": 1,
+                "address": "127.0.0.1:7501",
+                "version": "0.1.0",
+                "oldest_level": 1,
+                "newest_level": 1,
+            }
+        ],
+    )
+
+    level: int
+    newest_level: int = Field(description="newest level of the active controller's release")
+    raisable_level: int = Field(description="highest level that all processes support")
+    revision: int = Field(description="revision, the same as in the ETag")
+    processes: list[ProcessVersion] = Field(
+        description="registered brokers, then controllers, each by id"
+    )
+
+
+class FeatureLevelRequest(RequestBody):
+    model_config = example(level=2)
+
+    level: Level = Field(description="level to raise to; a lower one than now is rejected")
 
 
 class OverviewPart(AnswerBody):

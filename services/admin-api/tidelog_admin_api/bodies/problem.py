@@ -48,7 +48,9 @@ class Problem(BaseModel):
     instance: str = Field(description="path of the request")
     code: str = Field(description="name of the error code, of errors.proto or of the gateway")
     grpc_status: str = Field(description="name of the equivalent gRPC status")
-    fix: str = Field(description="what to do")
+    fix: str | None = Field(
+        default=None, description="what to do; absent if `detail` itself says what would be valid"
+    )
     retriable: bool = Field(description="the same request may succeed later")
     trace_id: str = Field(
         description="id of the trace, in all events of the request and in the gateway's log"
@@ -72,8 +74,9 @@ class Failure(AnswerBody):
     grpc_status: str = Field(
         description="name of the equivalent gRPC status", examples=["FAILED_PRECONDITION"]
     )
-    fix: str = Field(
-        description="what to do", examples=["Choose an in-sync replica, or wait until this one is."]
+    fix: str | None = Field(
+        description="what to do; null if `message` itself says what would be valid",
+        examples=["Choose an in-sync replica, or wait until this one is."],
     )
     retriable: bool = Field(description="the same request may succeed later", examples=[False])
     outcome_unknown: bool = Field(
@@ -90,7 +93,7 @@ def failure_of(error: TidelogError | None) -> Failure | None:
         code=error.code.name,
         message=error.message,
         grpc_status=mapping.grpc_status,
-        fix=mapping.fix,
+        fix=mapping.fix or None,
         retriable=error.retriable,
         outcome_unknown=error.outcome_unknown,
     )
@@ -106,7 +109,7 @@ def unreachable_failure(error: UnreachableError, *, outcome_unknown: bool) -> Fa
         code="UNREACHABLE",
         message=str(error),
         grpc_status=mapping.grpc_status,
-        fix=mapping.fix,
+        fix=mapping.fix or None,
         retriable=True,
         outcome_unknown=outcome_unknown,
     )

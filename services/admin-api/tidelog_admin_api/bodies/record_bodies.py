@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -20,15 +19,19 @@ from tidelog_admin_api.bodies.base import (
     integral,
 )
 from tidelog_admin_api.bodies.problem import DamagedOffsets, Failure, FieldError, failure_of
-from tidelog_admin_api.entry_counter import entries_in
-from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
-from tidelog_runtime.cooperative import ITEMS_PER_SLICE, map_yielding
+from tidelog_admin_api.entry_counter import counting_entries
+from tidelog_admin_api.record_encoding import (
+    Encoding,
+    WrongEncodingError,
+    decoding,
+    from_bytes,
+    to_bytes,
+)
+from tidelog_runtime.cooperative import TimeSlices, map_yielding
 
-# Bytes of a value that cost as much to convert as one more record.
-BYTES_PER_ITEM = 16 << 10
 MAX_RECORDS = 1_000
 # JSON entries of all values on one page. Further values are shown as text.
-MAX_PAGE_ENTRIES = 50_000
+MAX_PAGE_ENTRIES = 20_000
 MAX_HEADERS = 100
 # The highest timestamp that a batch can hold.
 MAX_TIMESTAMP_MS = 2**62 - 1
@@ -131,7 +134,22 @@ class Header(AnswerBody):
     value_encoding: str = Field(description=_STORED_ENCODING)
 
 
+RECORD_EXAMPLE: dict[str, Any] = {
+    "topic": "sea",
+    "partition": 0,
+    "offset": 17,
+    "timestamp_ms": 1_767_225_600_000,
+    "key": "north",
+    "key_encoding": "text",
+    "value": {"tide": "ebb"},
+    "value_encoding": "json",
+    "headers": [{"key": "source", "value": "buoy 7", "value_encoding": "text"}],
+}
+
+
 class ReadRecord(AnswerBody):
+    model_config = example(**RECORD_EXAMPLE)
+
     topic: str
     partition: int
     offset: int
@@ -151,27 +169,27 @@ class DamagedRange(DamagedOffsets):
 
 class RecordPage(AnswerBody):
     model_config = example(
-        items=[
-            {
-                "topic": "sea",
-                "partition": 0,
-                "offset": 17,
-                "timestamp_ms": 1_767_225_600_000,
-                "key": "north",
-                "key_encoding": "text",
-                "value": {"tide": "ebb"},
-                "value_encoding": "json",
-                "headers": [{"key": "source", "value": "buoy 7", "value_encoding": "text"}],
-            }
-        ],
+        items=[RECORD_EXAMPLE],
+        first_offset=17,
         next_offset=18,
+        previous="/v1/topics/sea/partitions/0/records?max_records=1&before_offset=17",
+        next=None,
         log_start_offset=0,
         end_offset=18,
         damaged=[],
     )
 
     items: list[ReadRecord]
+    first_offset: int = Field(
+        description="the page has the selected records from this offset up to `next_offset`"
+    )
     next_offset: int = Field(description="offset to continue from")
+    previous: str | None = Field(
+        description="path of the page before this one; null: the partition has no older records"
+    )
+    next: str | None = Field(
+        description="path of the page after this one; null: it had no newer records yet"
+    )
     log_start_offset: int = Field(description="offset of the oldest record in the partition")
     end_offset: int = Field(description="one past the last committed record when the read began")
     damaged: list[DamagedRange] = Field(description="records that on_damage=skip left out")
@@ -231,42 +249,61 @@ def _result(outcome: Delivery | TidelogError) -> RecordResult:
     return RecordResult.of(outcome, offset=offset, error=None)
 
 
-async def read_records(records: Iterable[Record], encoding: Encoding) -> list[ReadRecord]:
+async def page_json(page: RecordPage, records: Iterable[Record], encoding: Encoding) -> bytes:
+    """Returns the JSON of the page with the records as its items.
+
+    One record at a time becomes JSON, so that a page of many headers or entries holds the event
+    loop no longer than a small one.
+
+    - `page`: has no items
+    """
+    slices = TimeSlices()
+    items: list[bytes] = []
+    for record in await read_records(records, encoding, slices):
+        items.append(record.to_json())
+        await slices.checkpoint()
+    # The items are the first field.
+    before, empty, after = page.to_json().partition(b"[]")
+    return b"".join((before, empty[:1], b",".join(items), empty[1:], after))
+
+
+async def read_records(
+    records: Iterable[Record], encoding: Encoding, slices: TimeSlices
+) -> list[ReadRecord]:
     """Returns the bodies of the records.
 
     Values are shown as JSON until together they have MAX_PAGE_ENTRIES entries; further values are
-    shown as text. Yields to the event loop after every ITEMS_PER_SLICE units of work.
+    shown as text.
     """
     read: list[ReadRecord] = []
-    entries = work = 0
+    entries = 0
     for record in records:
         chosen = encoding
         if encoding is Encoding.JSON and record.value is not None:
-            entries += entries_in(record.value, MAX_PAGE_ENTRIES - entries)
+            counting = counting_entries(record.value, MAX_PAGE_ENTRIES - entries)
+            entries += await slices.run(counting)
             if entries > MAX_PAGE_ENTRIES:
                 chosen = Encoding.TEXT
-        read.append(_read_record(record, chosen))
-        work += 1 + len(record.headers) + len(record.value or b"") // BYTES_PER_ITEM
-        if work >= ITEMS_PER_SLICE:
-            work = 0
-            await asyncio.sleep(0)
+        read.append(await _read_record(record, chosen, slices))
+        await slices.checkpoint()
     return read
 
 
-def _read_record(record: Record, encoding: Encoding) -> ReadRecord:
+async def _read_record(record: Record, encoding: Encoding, slices: TimeSlices) -> ReadRecord:
     # Keys are shown as text: one that resembles a number is a name, not JSON.
     key_encoding = Encoding.BASE64 if encoding is Encoding.BASE64 else Encoding.TEXT
     key = from_bytes(record.key, key_encoding)
-    value = from_bytes(record.value, encoding)
-    headers = [(name, from_bytes(header, Encoding.TEXT)) for name, header in record.headers]
+    value = await slices.run(decoding(record.value, encoding))
+    headers: list[Header] = []
+    for name, data in record.headers:
+        header = from_bytes(data, Encoding.TEXT)
+        headers.append(Header(key=name, value=header.value, value_encoding=header.encoding))
+        await slices.checkpoint()
     return ReadRecord.of(
         record,
         key=key.value,
         key_encoding=key.encoding,
         value=value.value,
         value_encoding=value.encoding,
-        headers=[
-            Header(key=name, value=header.value, value_encoding=header.encoding)
-            for name, header in headers
-        ],
+        headers=headers,
     )

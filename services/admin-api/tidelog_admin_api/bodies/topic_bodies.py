@@ -55,6 +55,12 @@ PendingBrokers = Annotated[
     list[int],
     Field(description="brokers that have not applied the change in time; they continue"),
 ]
+Warnings = Annotated[
+    list[str],
+    Field(
+        description="sentences for people: what may be lost, and what would prevent it",
+    ),
+]
 
 
 def config_text(value: str | int | bool) -> str:
@@ -104,6 +110,7 @@ class CreatedTopic(AnswerBody):
         config={"retention_ms": "86400000"},
         pending_brokers=[],
         assignment=[],
+        warnings=[],
         trace_id="4bf92f3577b34da6a3ce929d0e0e4736",
     )
 
@@ -117,10 +124,11 @@ class CreatedTopic(AnswerBody):
         description="in a dry run: replicas of each partition; a request with this `assignment` "
         "creates exactly these replicas"
     )
+    warnings: Warnings
     trace_id: str = Field(description="carried by every event of the creation")
 
 
-class Health(AnswerBody):
+class TopicHealth(AnswerBody):
     """The health of partitions. One below its min ISR also counts as under-replicated."""
 
     health: str = Field(description="ok, or the problems, the worst first")
@@ -139,12 +147,54 @@ _HEALTH: JsonDict = {
 }
 
 
-class TopicSummary(Health):
+class TopicFigures(AnswerBody):
+    """Sizes and rates of all partitions together, as brokers reported them."""
+
+    as_of_ms: int = Field(description="time of the reports, in milliseconds since 1970")
+    approximate_records: int | None = Field(
+        description="offsets from log start to log end of the leaders, which are fewer records if "
+        "offsets were skipped; null: no broker reports them"
+    )
+    leader_bytes: int | None = Field(description="bytes of the leaders' logs; null: not known")
+    total_bytes: int | None = Field(
+        description="bytes of the logs of all replicas; null: not known"
+    )
+    partitions_unknown: int = Field(
+        description="partitions that records and leader_bytes lack, because no broker reports them"
+    )
+    replicas_unknown: int = Field(description="replicas that total_bytes lacks")
+    records_per_second: float | None = Field(description="written records; null: not measured")
+    bytes_per_second: float | None = Field(description="written bytes; null: not measured")
+    partitions_unmeasured: int = Field(description="partitions that the rates lack")
+
+
+_FIGURES: JsonDict = {
+    "as_of_ms": 1795320010000,
+    "approximate_records": 48210,
+    "leader_bytes": 9642000,
+    "total_bytes": 28926000,
+    "partitions_unknown": 0,
+    "replicas_unknown": 0,
+    "records_per_second": 118.5,
+    "bytes_per_second": 23700.0,
+    "partitions_unmeasured": 0,
+}
+Figures = Annotated[
+    TopicFigures | None,
+    Field(
+        description="from the gateway's memory, some seconds old; null: not measured yet, or no "
+        "longer"
+    ),
+]
+
+
+class TopicSummary(TopicHealth):
     topic: str
     topic_id: str
     replication_factor: int
     internal: bool = Field(description="whether the cluster itself created the topic")
     config: dict[str, str] = Field(description="values that are set for the topic, by key")
+    figures: Figures
 
 
 class TopicPage(Page[TopicSummary]):
@@ -157,6 +207,7 @@ class TopicPage(Page[TopicSummary]):
                 "internal": False,
                 "config": {"retention_ms": "86400000"},
                 **_HEALTH,
+                "figures": _FIGURES,
             }
         ],
         next_page_token="",
@@ -171,7 +222,7 @@ class ConfigEntry(AnswerBody):
     description: str
 
 
-class Topic(Health):
+class Topic(TopicHealth):
     model_config = example(
         topic="sea",
         topic_id="bS9mZ1hhR0VqT0wzV2Y5dA",
@@ -191,6 +242,7 @@ class Topic(Health):
         internal=False,
         moving=0,
         **_HEALTH,
+        figures=_FIGURES,
     )
 
     topic: str
@@ -202,6 +254,7 @@ class Topic(Health):
     partitions_being_removed: int
     internal: bool = Field(description="whether the cluster itself created the topic")
     moving: int = Field(description="number of partitions that are being moved")
+    figures: Figures
 
 
 class DeletedTopic(AnswerBody):
@@ -244,11 +297,13 @@ class AlteredConfig(AnswerBody):
         changes=[{"key": "retention_ms", "before": "604800000", "after": "86400000"}],
         revision=413,
         pending_brokers=[],
+        warnings=["Records beyond retention_ms=1d will be deleted for good, shortly."],
     )
 
     changes: list[ConfigChange] = Field(description="empty: the keys already had these values")
     revision: int = Field(description="new revision of the topic, the same as in the ETag")
     pending_brokers: PendingBrokers
+    warnings: Warnings
 
 
 class PartitionCountRequest(RequestBody):
@@ -278,6 +333,10 @@ class ResizedTopic(AnswerBody):
         pending_brokers=[],
         assignment=[],
         brokers=[],
+        warnings=[
+            "Records with a key go to other partitions from then on, and partitions can only be "
+            "removed with their records."
+        ],
     )
 
     topic: str
@@ -292,6 +351,7 @@ class ResizedTopic(AnswerBody):
     brokers: list[int] = Field(
         description="in a dry run: brokers that hold replicas of partitions that would be deleted"
     )
+    warnings: Warnings
 
 
 class ReplicationFactorRequest(OperationRequest):

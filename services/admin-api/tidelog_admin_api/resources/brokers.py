@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from tidelog.admin_messages import RestartFinding as Finding
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import ServiceState, StateRequest
 from tidelog.inspection.replica_reports import known
+from tidelog.inspection.state_reports import ServiceState, StateRequest
 from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, accepted_answer
 from tidelog_admin_api.bodies.broker_bodies import (
     BrokerPage,
@@ -25,6 +25,7 @@ from tidelog_admin_api.bodies.broker_bodies import (
 )
 from tidelog_admin_api.bodies.operation_bodies import BegunOperation
 from tidelog_admin_api.dependencies import AdminDep, StatesDep
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.paging import Key, PagingQuery, page_of
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, BrokerId, DryRun, TimeoutMs
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, multi_status
@@ -34,7 +35,7 @@ from tidelog_admin_api.resources.leaders import leader_results
 REPORT_TIMEOUT_MS = 1_000
 _EFFECTS = ("unavailable", "under_min_isr", "last_replica", "leader_moves")
 
-router = APIRouter(prefix="/v1/brokers", tags=["brokers"])
+router = JsonRouter(prefix="/v1/brokers", tags=["brokers"])
 
 BrokerStatus = Literal["running", "stopping", "gone"]
 

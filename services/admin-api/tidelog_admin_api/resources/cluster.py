@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query, Response
 
 from tidelog.client.cluster_explainer import DEFAULT_TIMEOUT_MS
 from tidelog.client.departed_brokers import describe_with_departed_brokers
 from tidelog.inspection.gateway_reports import known_gateways, state_of
-from tidelog.inspection.model import LEAST_ANSWER_MS, Scope, StateRequest
+from tidelog.inspection.state_reports import LEAST_ANSWER_MS, Scope, StateRequest
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.cluster_bodies import (
     AnnouncedGateway,
     Cluster,
     Explanation,
+    FeatureLevel,
+    FeatureLevelRequest,
     GatewayPage,
     Overview,
     PartitionMap,
 )
 from tidelog_admin_api.dependencies import AdminDep, ExplainDep, OverviewsDep, StatesDep
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.paging import PagingQuery, page_of
-from tidelog_admin_api.parameters import BrokerQuery, PartitionQuery, TopicQuery, require_topic
-from tidelog_admin_api.problems import READ_PROBLEMS
+from tidelog_admin_api.parameters import (
+    BrokerQuery,
+    DryRun,
+    PartitionQuery,
+    TopicQuery,
+    require_topic,
+)
+from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
-router = APIRouter(prefix="/v1/cluster", tags=["cluster"])
+router = JsonRouter(prefix="/v1/cluster", tags=["cluster"])
 
 
 @router.get("", responses=READ_PROBLEMS)
@@ -32,6 +42,39 @@ async def describe_cluster(admin: AdminDep) -> Cluster:
     """Describes the brokers and controllers. A dead broker that holds replicas has status gone."""
     described, _ = await describe_with_departed_brokers(admin)
     return Cluster.model_validate(described)
+
+
+@router.get("/feature-level", responses={**TAGGED, **READ_PROBLEMS})
+async def describe_feature_level(admin: AdminDep, response: Response) -> FeatureLevel:
+    """Describes the feature level, and the release of each registered broker and controller."""
+    described = await admin.describe_feature_level()
+    response.headers["ETag"] = etag(described.revision)
+    return FeatureLevel.model_validate(described)
+
+
+@router.put("/feature-level", responses={**TAGGED, **CHANGE_PROBLEMS})
+async def raise_feature_level(
+    body: FeatureLevelRequest,
+    admin: AdminDep,
+    response: Response,
+    if_match: IfMatch = None,
+    dry_run: DryRun = False,
+) -> FeatureLevel:
+    """Raises the feature level of the cluster. It cannot be lowered again.
+
+    The request is rejected with UNSUPPORTED_VERSION while a registered process does not support
+    the level. Afterwards no process of a release without it can start.
+    """
+
+    async def present_revision() -> int:
+        return (await admin.describe_feature_level()).revision
+
+    await admin.raise_feature_level(
+        body.level,
+        expected_revision=await expected_revision(if_match, present_revision),
+        dry_run=dry_run,
+    )
+    return await describe_feature_level(admin, response)
 
 
 @router.get("/overview", responses=READ_PROBLEMS)
@@ -53,7 +96,7 @@ async def map_partitions(overviews: OverviewsDep) -> PartitionMap:
 
 ANSWER_TIMEOUT_MS = 1_000
 
-gateways = APIRouter(prefix="/v1/gateways", tags=["cluster"])
+gateways = JsonRouter(prefix="/v1/gateways", tags=["cluster"])
 
 
 @gateways.get("", responses=READ_PROBLEMS)
@@ -76,7 +119,7 @@ MAX_TIMEOUT_MS = 60_000
 # Severities that count as faults; `info` does not.
 FAULTS = ("critical", "warning")
 
-explanations = APIRouter(prefix="/v1/explain", tags=["explain"])
+explanations = JsonRouter(prefix="/v1/explain", tags=["explain"])
 
 
 @explanations.get("", responses=READ_PROBLEMS)

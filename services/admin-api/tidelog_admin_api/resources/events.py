@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -24,6 +24,7 @@ from tidelog_admin_api.event_messages import (
     STATE_CHANGE,
     time_ms_of,
 )
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.limits import Usage, client_of, stream
 from tidelog_admin_api.parameters import (
     DEFAULT_EVENTS,
@@ -43,7 +44,7 @@ MAX_STREAMED_EVENTS = 1_000_000
 MAX_DURATION_MS = 24 * 3_600_000
 MAX_ID_LENGTH = 100
 
-router = APIRouter(prefix="/v1/events", tags=["events"])
+router = JsonRouter(prefix="/v1/events", tags=["events"])
 
 Kinds = Annotated[
     list[Kind] | None,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Response
+from fastapi import Body, Response
 
 from tidelog.admin_messages import LeaderChange
 from tidelog.model import TopicPartition
@@ -17,10 +17,11 @@ from tidelog_admin_api.bodies.leader_bodies import (
     PartitionSelector,
 )
 from tidelog_admin_api.dependencies import AdminDep
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid, multi_status
 
-router = APIRouter(prefix="/v1/leaders", tags=["leaders"])
+router = JsonRouter(prefix="/v1/leaders", tags=["leaders"])
 
 _RESPONSES = CHANGE_PROBLEMS | multi_status(
     LeaderResults, "Some leaders were not elected; the `error` of each says why."

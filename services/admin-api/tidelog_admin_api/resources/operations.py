@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 
 from tidelog.admin_messages import Move
 from tidelog.client import Admin
@@ -31,12 +31,13 @@ from tidelog_admin_api.bodies.operation_bodies import (
     ThrottleRequest,
 )
 from tidelog_admin_api.dependencies import AdminDep
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.paging import Paging, PagingQuery, page_of
 from tidelog_admin_api.parameters import MAX_NAME_LENGTH, MAX_QUERY_ENTRIES, DryRun
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
-router = APIRouter(prefix="/v1/operations", tags=["operations"])
+router = JsonRouter(prefix="/v1/operations", tags=["operations"])
 
 Id = Annotated[
     str,
@@ -152,7 +153,7 @@ async def reverse_operation(
     return accepted_answer(await admin.reverse_operation(operation_id, **arguments), answer)
 
 
-moves_router = APIRouter(prefix="/v1", tags=["operations"])
+moves_router = JsonRouter(prefix="/v1", tags=["operations"])
 
 
 @moves_router.get("/reassignments", responses=READ_PROBLEMS)
@@ -194,7 +195,7 @@ async def rebalance(
     return accepted_answer(await admin.rebalance(**arguments), answer)
 
 
-throttle_router = APIRouter(prefix="/v1/throttle", tags=["operations"])
+throttle_router = JsonRouter(prefix="/v1/throttle", tags=["operations"])
 
 
 @throttle_router.get("", responses={**TAGGED, **READ_PROBLEMS})

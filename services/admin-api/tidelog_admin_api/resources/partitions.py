@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
-from tidelog.cli.health import SOUND, partition_health
+from tidelog.cli.partition_health import SOUND, partition_health
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.errors import unknown_partition
-from tidelog.inspection.model import StateRequest
 from tidelog.inspection.replica_reports import Replicas, replicas_by_partition
+from tidelog.inspection.state_reports import StateRequest
 from tidelog.model import MAX_INT32
 from tidelog_admin_api.bodies.event_bodies import EventList, event_list
 from tidelog_admin_api.bodies.partition_bodies import PartitionPage, PartitionWithReplicas
 from tidelog_admin_api.dependencies import AdminDep, StatesDep, TimelinesDep
 from tidelog_admin_api.event_filter import EventFilter, newest
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     DEFAULT_EVENTS,
@@ -29,11 +30,12 @@ from tidelog_admin_api.parameters import (
 )
 from tidelog_admin_api.problems import READ_PROBLEMS
 from tidelog_admin_api.replica_views import partition_of, partition_with_replicas
+from tidelog_runtime.cooperative import map_yielding
 
 # How long brokers may take to report their replicas.
 REPORT_TIMEOUT_MS = 1_000
 
-router = APIRouter(prefix="/v1/topics/{topic}/partitions", tags=["partitions"])
+router = JsonRouter(prefix="/v1/topics/{topic}/partitions", tags=["partitions"])
 
 _Broker = Annotated[int | None, Query(ge=0, le=MAX_INT32, description="id of a broker")]
 
@@ -71,10 +73,8 @@ async def list_partitions(
     if logs and page:
         answers = await states.ask(StateRequest(topic), REPORT_TIMEOUT_MS)
         reported = replicas_by_partition(answers.states, topic)
-    return PartitionPage(
-        items=[partition_of(topic, p, reported.get(p.partition)) for p in page],
-        next_page_token=token,
-    )
+    items = await map_yielding(lambda p: partition_of(topic, p, reported.get(p.partition)), page)
+    return PartitionPage(items=items, next_page_token=token)
 
 
 @router.get("/{partition}", responses=READ_PROBLEMS)

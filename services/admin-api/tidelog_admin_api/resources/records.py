@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated
+from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Path, Query, Request, Response
 
 from tidelog.errors import TidelogError
 from tidelog.model import OnDamage, TopicPartition
@@ -20,12 +21,15 @@ from tidelog_admin_api.bodies.record_bodies import (
     OnDamageWord,
     ProduceRequest,
     ProduceResults,
+    ReadRecord,
     RecordPage,
+    page_json,
     produce_results,
     read_records,
     records_to_send,
 )
 from tidelog_admin_api.dependencies import GatewayDep
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.parameters import (
     USUAL_TIMEOUT_MS,
     PartitionNumber,
@@ -40,16 +44,12 @@ from tidelog_admin_api.problems import (
     invalid_fields,
     multi_status,
 )
+from tidelog_admin_api.record_collecting import MAX_RECORD_BYTES, ReadBound
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, to_bytes
-from tidelog_admin_api.record_reader import (
-    MAX_RECORD_BYTES,
-    AtOffset,
-    AtTime,
-    Latest,
-    ReadBound,
-    Start,
-)
+from tidelog_admin_api.record_reader import AtOffset, AtTime, Before, Latest, Start
+from tidelog_admin_api.record_reader import read_record as read_one
 from tidelog_admin_api.record_reader import read_records as read_from
+from tidelog_runtime.cooperative import TimeSlices
 
 DEFAULT_READ_RECORDS = 100
 DEFAULT_READ_BYTES = 1 << 20
@@ -58,8 +58,10 @@ MAX_SCANNED_RECORDS = 10_000
 MAX_WAIT_MS = 30_000
 MAX_KEY_LENGTH = 10_000
 DEFAULT_LATEST = 10
+# Parameters that say where a page begins or ends. They exclude each other.
+_STARTS = ("offset", "before_offset", "timestamp_ms", "latest")
 
-router = APIRouter(prefix="/v1/topics", tags=["records"])
+router = JsonRouter(prefix="/v1/topics", tags=["records"])
 
 _NOT_ALL = multi_status(
     ProduceResults, "Some records are not known to be written; the `error` of each says why."
@@ -96,6 +98,15 @@ def _is_one_rejection(failures: Sequence[TidelogError]) -> bool:
 
 
 FromOffset = Annotated[int | None, Query(ge=0, le=MAX_INT64, description="first offset to read")]
+BeforeOffset = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=MAX_INT64,
+        description="read the last `max_records` before this offset, in the order of offsets; with "
+        f"`key`, those with that key among the last {MAX_SCANNED_RECORDS}",
+    ),
+]
 FromTimestampMs = Annotated[
     int | None,
     Query(
@@ -110,8 +121,7 @@ Newest = Annotated[
         ge=1,
         le=MAX_RECORDS,
         description="number of newest records to read; with `key`, of the newest with that key. "
-        "There may be fewer if offsets have gaps. Default: 10, if neither `offset` nor "
-        "`timestamp_ms` is given",
+        "There may be fewer if offsets have gaps. Default: 10, if no other start is given",
     ),
 ]
 WithKey = Annotated[
@@ -160,13 +170,16 @@ AtDamage = Annotated[
 
 @router.get(
     "/{topic}/partitions/{partition}/records",
+    response_model=RecordPage,
     responses=READ_PROBLEMS | declared(HTTPStatus.GONE),
 )
 async def read_partition_records(
     gateway: GatewayDep,
+    request: Request,
     topic: TopicName,
     partition: PartitionNumber,
     offset: FromOffset = None,
+    before_offset: BeforeOffset = None,
     timestamp_ms: FromTimestampMs = None,
     latest: Newest = None,
     key: WithKey = None,
@@ -176,16 +189,17 @@ async def read_partition_records(
     wait_ms: WaitMs = 0,
     on_damage: AtDamage = "raise",
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
-) -> RecordPage:
-    """Reads a few committed records: from an offset, from a time, or the newest.
+) -> Response:
+    """Reads a page of committed records: from an offset or a time, before an offset, or the newest.
 
-    When the time is up, the answer has the records that were read so far. There are more records
-    if `next_offset` is below `end_offset`.
+    `previous` and `next` are the paths of the neighbouring pages. A page may have no records and
+    still have a next one: when the time is up, the answer has the records that were read so far.
     """
-    start = _start(offset, timestamp_ms, latest)
+    start = _start(offset, before_offset, timestamp_ms, latest)
     name = TopicPartition(topic, partition)
+    most = latest or max_records
     bound = ReadBound(
-        latest or max_records,
+        most,
         max_bytes,
         MAX_SCANNED_RECORDS,
         wait_ms,
@@ -198,16 +212,69 @@ async def read_partition_records(
         read = await read_from(consumer, name, start, bound, gateway.dependencies.clock)
     finally:
         await consumer.close()
-    return RecordPage.of(read, items=await read_records(read.records, Encoding(encoding)))
+    older, newer = read.first_offset > read.log_start_offset, read.next_offset < read.end_offset
+    page = RecordPage.of(
+        read,
+        items=[],
+        previous=_page(request, name, most, before_offset=read.first_offset) if older else None,
+        next=_page(request, name, most, offset=read.next_offset) if newer else None,
+    )
+    return _json(await page_json(page, read.records, Encoding(encoding)))
 
 
-def _start(offset: int | None, timestamp_ms: int | None, latest: int | None) -> Start:
-    starts = {"offset": offset, "timestamp_ms": timestamp_ms, "latest": latest}
+@router.get(
+    "/{topic}/partitions/{partition}/records/{offset}",
+    response_model=ReadRecord,
+    responses=READ_PROBLEMS | declared(HTTPStatus.GONE),
+)
+async def read_record(
+    gateway: GatewayDep,
+    topic: TopicName,
+    partition: PartitionNumber,
+    offset: Annotated[
+        int, Path(ge=0, le=MAX_INT64, description="offset of the record", examples=[17])
+    ],
+    encoding: ValueEncoding = "json",
+    timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
+) -> Response:
+    """Reads the record at an offset.
+
+    If there is none, the answer is 404 with the code NO_SUCH_RECORD, and `detail` has the offsets
+    that have records.
+    """
+    name = TopicPartition(topic, partition)
+    consumer = gateway.dependencies.consumers(timeout_ms)
+    try:
+        found = await read_one(consumer, name, offset, timeout_ms, gateway.dependencies.clock)
+    finally:
+        await consumer.close()
+    [record] = await read_records([found], Encoding(encoding), TimeSlices())
+    return _json(record.to_json())
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
+
+
+def _page(request: Request, partition: TopicPartition, max_records: int, **start: int) -> str:
+    """Returns the path of a page with the parameters of `request`, but another start."""
+    kept = {k: v for k, v in request.query_params.items() if k not in _STARTS}
+    query = {**kept, "max_records": max_records, **start}
+    topic = quote(partition.topic, safe="")
+    return f"/v1/topics/{topic}/partitions/{partition.partition}/records?{urlencode(query)}"
+
+
+def _start(
+    offset: int | None, before_offset: int | None, timestamp_ms: int | None, latest: int | None
+) -> Start:
+    starts = dict(zip(_STARTS, (offset, before_offset, timestamp_ms, latest), strict=True))
     given = [name for name, value in starts.items() if value is not None]
     if len(given) > 1:
         raise invalid(f"{' and '.join(given)} exclude each other; give one of them")
     if offset is not None:
         return AtOffset(offset)
+    if before_offset is not None:
+        return Before(before_offset)
     if timestamp_ms is not None:
         return AtTime(timestamp_ms)
     return Latest(latest or DEFAULT_LATEST)

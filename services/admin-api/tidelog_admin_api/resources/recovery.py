@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from tidelog.admin_messages import RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
@@ -17,6 +17,7 @@ from tidelog_admin_api.bodies.recovery_bodies import (
     RecoveryResults,
 )
 from tidelog_admin_api.dependencies import AdminDep
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     USUAL_TIMEOUT_MS,
@@ -29,7 +30,7 @@ from tidelog_admin_api.resources.topics import details_of
 
 MAX_PARTITIONS_IN_QUERY = 1_000
 
-router = APIRouter(prefix="/v1/recovery", tags=["recovery"])
+router = JsonRouter(prefix="/v1/recovery", tags=["recovery"])
 
 
 @router.get("", responses=READ_PROBLEMS)

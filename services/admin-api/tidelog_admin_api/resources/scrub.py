@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Response
+from fastapi import Body, Response
 
 from tidelog.admin_messages import BrokerDetails
 from tidelog.client.scrubbing import scrubbed_brokers
@@ -22,6 +22,7 @@ from tidelog_admin_api.bodies.scrub_bodies import (
     ScrubStatus,
 )
 from tidelog_admin_api.dependencies import AdminDep, ScrubDep, ScrubsBroker
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import DryRun
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, multi_status
@@ -31,7 +32,7 @@ ANSWER_TIMEOUT_SECONDS = 2.0
 # Brokers that one request contacts at a time.
 MAX_CONCURRENT_CALLS = 32
 
-router = APIRouter(prefix="/v1/brokers", tags=["brokers"])
+router = JsonRouter(prefix="/v1/brokers", tags=["brokers"])
 
 _NOT_ALL = multi_status(
     BrokerScrubs, "Some brokers did not answer; the `error` of each item says why."

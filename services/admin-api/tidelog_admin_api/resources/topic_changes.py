@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from tidelog.client import Admin
 from tidelog_admin_api.accepted import ACCEPTED_RESPONSES, accepted_answer
@@ -19,13 +19,14 @@ from tidelog_admin_api.bodies.topic_bodies import (
     config_text,
 )
 from tidelog_admin_api.dependencies import AdminDep
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs, TopicName
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid
 from tidelog_admin_api.resources.topics import details_of
 
-router = APIRouter(prefix="/v1/topics/{topic}", tags=["topics"])
-factors = APIRouter(tags=["topics"])
+router = JsonRouter(prefix="/v1/topics/{topic}", tags=["topics"])
+factors = JsonRouter(tags=["topics"])
 
 
 @router.patch("/config", responses={**TAGGED, **CHANGE_PROBLEMS})

@@ -7,10 +7,10 @@ from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from tidelog.admin_messages import TopicDetails
-from tidelog.cli.health import SOUND, HealthCounts
+from tidelog.cli.partition_health import SOUND, HealthCounts
 from tidelog.client import Admin
 from tidelog.client.descriptions import TopicDescription
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
@@ -21,11 +21,14 @@ from tidelog_admin_api.bodies.topic_bodies import (
     CreateTopicRequest,
     DeletedTopic,
     Topic,
+    TopicFigures,
     TopicPage,
     TopicSummary,
     config_text,
 )
-from tidelog_admin_api.dependencies import AdminDep
+from tidelog_admin_api.dependencies import AdminDep, SamplerDep
+from tidelog_admin_api.history_sampler import HistorySampler
+from tidelog_admin_api.json_bodies import JsonRouter
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     MAX_NAME_LENGTH,
@@ -37,7 +40,7 @@ from tidelog_admin_api.parameters import (
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
-router = APIRouter(prefix="/v1/topics", tags=["topics"])
+router = JsonRouter(prefix="/v1/topics", tags=["topics"])
 
 _CREATED: dict[int | str, dict[str, Any]] = {
     HTTPStatus.OK.value: {
@@ -57,6 +60,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 @router.get("", responses=READ_PROBLEMS)
 async def list_topics(
     admin: AdminDep,
+    sampler: SamplerDep,
     paging: PagingQuery,
     name_contains: Annotated[
         str,
@@ -67,7 +71,7 @@ async def list_topics(
         bool, Query(description="true: only topics with an unhealthy partition")
     ] = False,
 ) -> TopicPage:
-    """Lists topics by name, with the health of their partitions."""
+    """Lists topics by name, with the health of their partitions, their sizes and rates."""
     topics = [
         (topic, counts)
         for topic in await admin.list_topics(internal=internal)
@@ -75,17 +79,28 @@ async def list_topics(
         and (str(counts := HealthCounts.of([topic])) != SOUND or not unwell)
     ]
     page, token = page_of("topics", topics, lambda pair: (pair[0].name,), paging)
-    return TopicPage(items=[_summary(*pair) for pair in page], next_page_token=token)
+    return TopicPage(items=[_summary(*pair, sampler) for pair in page], next_page_token=token)
 
 
-def _summary(topic: TopicDescription, counts: HealthCounts) -> TopicSummary:
+def _summary(
+    topic: TopicDescription, counts: HealthCounts, sampler: HistorySampler
+) -> TopicSummary:
     return TopicSummary.of(
         topic,
         topic=topic.name,
         internal=is_internal(topic.name),
         health=str(counts),
+        figures=_figures(topic.topic_id, sampler),
         **asdict(counts),
     )
+
+
+def _figures(topic_id: str, sampler: HistorySampler) -> TopicFigures | None:
+    latest = sampler.figures_of_topics()
+    if topic_id not in latest.sizes:
+        return None
+    size, rate = latest.sizes[topic_id], latest.rates[topic_id]
+    return TopicFigures(as_of_ms=latest.as_of_ms, **asdict(size), **asdict(rate))
 
 
 @router.post("", status_code=HTTPStatus.CREATED, responses=_CREATED)
@@ -128,11 +143,13 @@ async def create_topic(
 
 
 @router.get("/{topic}", responses={**TAGGED, **READ_PROBLEMS})
-async def describe_topic(topic: TopicName, admin: AdminDep, response: Response) -> Topic:
-    """Describes a topic: its full configuration and the health of its partitions."""
+async def describe_topic(
+    topic: TopicName, admin: AdminDep, sampler: SamplerDep, response: Response
+) -> Topic:
+    """Describes a topic: its full configuration, the health of its partitions, size and rate."""
     details = await details_of(topic, admin)
     response.headers["ETag"] = etag(details.revision)
-    return _topic(details)
+    return _topic(details, sampler)
 
 
 async def details_of(topic: str, admin: Admin, *, with_partitions: bool = True) -> TopicDetails:
@@ -142,7 +159,7 @@ async def details_of(topic: str, admin: Admin, *, with_partitions: bool = True) 
     raise unknown_topic(topic)
 
 
-def _topic(details: TopicDetails) -> Topic:
+def _topic(details: TopicDetails, sampler: HistorySampler) -> Topic:
     partitions = details.partitions
     counts = HealthCounts(
         details.partition_count,
@@ -151,7 +168,8 @@ def _topic(details: TopicDetails) -> Topic:
         sum(p.is_under_replicated for p in partitions),
     )
     moving = sum(p.move is not None for p in partitions)
-    return Topic.of(details, moving=moving, health=str(counts), **asdict(counts))
+    figures = _figures(details.topic_id, sampler)
+    return Topic.of(details, moving=moving, health=str(counts), figures=figures, **asdict(counts))
 
 
 @router.delete("/{topic}", responses=CHANGE_PROBLEMS)

@@ -6,6 +6,7 @@ const USUAL_TIMEOUT_MS = 30_000;
 const ANSWER_GRACE_MS = 15_000;
 const MAX_PAGES = 100;
 const PAGE_SIZE = 1_000;
+const AGAIN = "This page tries again.";
 
 class Problem extends Error {
   /** `status` 0: no answer. `errors`: [{field, message}]. */
@@ -76,7 +77,7 @@ async function request(method, path, { query, body, revision, signal }) {
     text = await response.text();
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw unanswered(timeout.aborted, method !== "GET" && !query.dry_run);
+    throw unanswered(timeout.aborted, method === "GET" ? AGAIN : query.dry_run ? "" : "The change may have been carried out.");
   }
   return parsed(response, text);
 }
@@ -86,11 +87,32 @@ export function answerMs({ timeout_ms: timeoutMs = USUAL_TIMEOUT_MS }) {
   return timeoutMs + ANSWER_GRACE_MS;
 }
 
-function unanswered(timedOut, changes) {
+/** The lines of an answer as objects, as they come. `signal` ends the request. */
+export async function* lines(path, query, signal) {
+  const headers = { Accept: "application/x-ndjson", "X-Tidelog-Requested-By": "console" };
+  let rest = "";
+  try {
+    const response = await fetch(urlOf(path, query), { headers, signal, cache: "no-store" });
+    if (!response.ok) return parsed(response, await response.text());
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      const complete = (rest + part.value).split("\n");
+      rest = complete.pop();
+      for (const line of complete) yield JSON.parse(line);
+    }
+  } catch (error) {
+    if (signal.aborted || error instanceof Problem) throw error;
+    throw unanswered(false);
+  }
+  return undefined;
+}
+
+/** `then`: what follows. */
+function unanswered(timedOut, then = "") {
   return new Problem({
     title: timedOut ? "The gateway did not answer in time" : "The gateway does not answer",
-    detail: changes ? "The change may have been carried out." : "",
-    fix: "Check that tidelog_admin_api runs and is reachable; this page tries again.",
+    detail: then,
+    fix: "Check that tidelog_admin_api runs and is reachable.",
   });
 }
 

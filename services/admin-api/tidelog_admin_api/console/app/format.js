@@ -1,5 +1,6 @@
 // Formats numbers, sizes, times and names for people.
 const NUMBER = new Intl.NumberFormat("en");
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -30,6 +31,21 @@ export function bytes(value) {
     unit += 1;
   }
   return `${left >= 100 || unit === 0 ? Math.round(left) : left.toFixed(1)} ${UNITS[unit]}`;
+}
+
+/** A number in a few characters, for an axis: 1.5K. */
+export function compact(value) {
+  return COMPACT.format(value);
+}
+
+/** A rate, with one digit behind the point below 10. */
+export function perSecond(value) {
+  if (value == null) return NONE;
+  return `${NUMBER.format(value < 10 ? Number(value.toFixed(1)) : Math.round(value))}/s`;
+}
+
+export function byteRate(value) {
+  return value == null ? NONE : `${bytes(value)}/s`;
 }
 
 /** Milliseconds in the two largest units. */

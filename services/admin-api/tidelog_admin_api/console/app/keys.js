@@ -14,10 +14,11 @@ export const PAGES = [
 ];
 export const HELP = [
   ...PAGES.map(({ name, key }) => ({ keys: ["g", key], does: name })),
-  { keys: ["/"], does: "Search or filter on this page" },
-  { keys: ["n"], does: "New: the first action of this page" },
+  { keys: ["/"], does: "Search or filter this page" },
+  { keys: ["n"], does: "First action of this page" },
   { keys: ["d"], does: "Theme: system, light or dark" },
-  { keys: ["?"], does: "These keys" },
+  { keys: ["?"], does: "Show these keys" },
+  { keys: ["Ctrl", "Enter"], does: "Produce the record of the form" },
   { keys: ["Esc"], does: "Close a dialog without a change" },
 ];
 const PREFIX_MS = 1_500;

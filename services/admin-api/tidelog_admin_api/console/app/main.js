@@ -12,10 +12,10 @@ import { Moves } from "./pages/moves.js";
 import { Operation } from "./pages/operation.js";
 import { Overview } from "./pages/overview.js";
 import { Partition } from "./pages/partition.js";
+import { RecordPage } from "./pages/record.js";
 import { Records } from "./pages/records.js";
 import { Topic } from "./pages/topic.js";
 import { Topics } from "./pages/topics.js";
-import { sampled } from "./verdict.js";
 
 function App() {
   const { page, parts, query } = useStore(route);
@@ -24,7 +24,7 @@ function App() {
 }
 
 // Maximum number of parts of an address after the name of its page.
-const MAX_PARTS = { topics: 2, moves: 1 };
+const MAX_PARTS = { topics: 4, moves: 1 };
 
 function shown(page, parts, query) {
   if (parts.length > (MAX_PARTS[page] ?? 0)) return html`<${NoSuchPage} />`;
@@ -33,6 +33,10 @@ function shown(page, parts, query) {
     if (parts.length === 0) return html`<${Topics} query=${query} />`;
     if (parts.length === 1) return html`<${Topic} key=${parts[0]} topic=${parts[0]} query=${query} />`;
     if (!/^\d{1,10}$/.test(parts[1])) return html`<${NoSuchPage} />`;
+    if (parts.length > 2) {
+      if (parts[2] !== "records" || !/^\d{1,16}$/.test(parts[3] ?? "")) return html`<${NoSuchPage} />`;
+      return html`<${RecordPage} key=${parts.join("/")} topic=${parts[0]} partition=${Number(parts[1])} offset=${Number(parts[3])} />`;
+    }
     return html`<${Partition} key=${parts.join("/")} topic=${parts[0]} partition=${Number(parts[1])} />`;
   }
   if (page === "brokers") return html`<${Brokers} />`;
@@ -45,9 +49,9 @@ function shown(page, parts, query) {
 }
 
 function NoSuchPage() {
-  return html`<${PageHead} title="There is no such page" /><${Empty} title="The pages are on the left; ? shows their keys." />`;
+  return html`<${PageHead} title="There is no such page" /><${Empty} title="Choose a page of the navigation; ? shows the keys." />`;
 }
 
 listenForKeys();
-followOverview(sampled);
+followOverview();
 render(html`<${App} />`, document.getElementById("app"));

@@ -1,4 +1,4 @@
-// The state of a cluster and its parts in one place: tone, words, and values over time.
+// The state of a cluster and its parts in one place: tone and words.
 import { NONE, number, plural } from "./format.js";
 
 const TONES = { critical: "bad", warning: "warn", info: "note" };
@@ -13,7 +13,7 @@ const BY_DEFAULT = {
   ok: "All is well",
   warning: "The cluster has problems",
   critical: "A part of the cluster is unavailable",
-  unknown: "The state of the cluster is not known",
+  unknown: "The state of the cluster is unknown",
 };
 
 /** {tone, short, long}: the worst problem, in a few words and in a sentence. */
@@ -97,7 +97,7 @@ export function healthOf(partition) {
 /** [tone, word] of a topic: the worst of its partitions. */
 export function topicState(topic) {
   if (topic.deleting) return ["warn", "being deleted"];
-  if (topic.partitions_being_removed > 0) return ["warn", "losing partitions"];
+  if (topic.partitions_being_removed > 0) return ["warn", "partitions being removed"];
   if (topic.without_leader > 0) return ["bad", `${number(topic.without_leader)} without a leader`];
   if (topic.below_min_isr > 0) return ["bad", `${number(topic.below_min_isr)} under min ISR`];
   if (topic.under_replicated > 0) return ["warn", `${number(topic.under_replicated)} out of sync`];
@@ -109,9 +109,4 @@ const OPERATIONS = { running: "note", cancelling: "warn", done: "ok", cancelled:
 /** The tone of the state of an operation. */
 export function toneOfOperation(state) {
   return OPERATIONS[state] ?? "";
-}
-
-/** The values of an overview that charts show. */
-export function sampled({ counts }) {
-  return { underReplicated: counts.under_replicated, withoutLeader: counts.without_leader };
 }

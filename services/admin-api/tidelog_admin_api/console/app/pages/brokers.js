@@ -1,27 +1,28 @@
 // The brokers: their states and load; maintenance, restart check, addition and removal.
 import { html, useState } from "../html.js";
-import { all, at, get } from "../api.js";
+import { all } from "../api.js";
 import { NONE, ago, bytes, number, plural } from "../format.js";
+import { useHistory } from "../history.js";
 import { usePolled } from "../live.js";
 import { BalanceAct, MaintenanceAct, PreferredAct, RestartCheck } from "../parts/broker_acts.js";
+import { useProcesses } from "../parts/broker_choice.js";
 import { Live, PageHead, Panel, Stale, State, Waiting } from "../parts/basics.js";
+import { BYTES, BYTE_RATE, COUNT, LINE_COLOURS } from "../parts/charts.js";
+import { HistoryCharts, MAX_LINES } from "../parts/history_charts.js";
 import { Loads } from "../parts/loads.js";
 import { PartitionMap } from "../parts/partition_map.js";
+import { ReleasesPanel } from "../parts/releases.js";
 import { ScrubAct, ScrubPanel } from "../parts/scrub.js";
 import { Table } from "../parts/table.js";
 import { isMissed, statusOf } from "../verdict.js";
 
 const EVERY_MS = 1_000;
-// The processes of brokers change rarely, and each broker is queried.
-const PROCESSES_EVERY_MS = 10_000;
-const MAX_ASKED = 50;
 
 export function Brokers() {
   const [act, setAct] = useState(null);
   const known = usePolled((signal) => all("brokers", {}, signal), "brokers", EVERY_MS);
   const { data, refresh } = known;
-  const ids = (data ?? []).map(idOf).slice(0, MAX_ASKED).join(",");
-  const processes = usePolled((signal) => readProcesses(ids, signal), ids, PROCESSES_EVERY_MS);
+  const processes = useProcesses(data);
   const close = () => {
     setAct(null);
     refresh();
@@ -35,13 +36,15 @@ export function Brokers() {
     ${data
       ? html`<div class="stack">
           <${Stale} of=${known} />
-          <section class="panel" aria-label="Brokers"><${BrokerTable} brokers=${data} processes=${processes.data ?? {}} onAct=${setAct} /></section>
+          <section class="panel" aria-label="Brokers"><${BrokerTable} brokers=${data} processes=${processes} onAct=${setAct} /></section>
+          <${OverTime} brokers=${data} />
           <${ScrubPanel} onAct=${() => setAct({ kind: "scrub" })} />
           <div class="split">
             <${Panel} title="Leaders per broker"><${Loads} brokers=${data} /><//>
             <${Racks} brokers=${data} />
           </div>
           <${Panel} title="Partitions by broker"><${PartitionMap} brokers=${data} /><//>
+          <${ReleasesPanel} />
         </div>`
       : html`<${Waiting} of=${known} />`}
     ${act && html`<${ActOf} act=${act} brokers=${data ?? []} onClose=${close} />`}`;
@@ -59,11 +62,24 @@ function ActOf({ act: { kind, broker, chosen }, brokers, onClose }) {
   return html`<${BalanceAct} kind=${kind} chosen=${chosen} brokers=${brokers} onClose=${onClose} />`;
 }
 
-/** Processes by broker id; null: the broker does not answer. */
-async function readProcesses(ids, signal) {
-  const asked = ids ? ids.split(",") : [];
-  const answers = await Promise.allSettled(asked.map((id) => get(at("brokers", id), {}, signal)));
-  return Object.fromEntries(asked.map((id, n) => [id, answers[n].value?.process ?? null]));
+const FIGURES = [
+  ["Data in logs", BYTES, "log_bytes"],
+  ["Appended, copies included", BYTE_RATE, "bytes_per_second"],
+  ["Disk free", BYTES, "disk_free_bytes"],
+  ["Leaders", COUNT, "leaders"],
+];
+
+function OverTime({ brokers }) {
+  const holding = brokers.filter((broker) => broker.replicas > 0 || broker.status !== "gone").map(idOf);
+  const ids = holding.slice(0, MAX_LINES);
+  const history = useHistory({ broker: ids }, ids.length === 0);
+  const charts = FIGURES.map(([title, unit, of]) => ({
+    title,
+    unit,
+    lines: ids.map((broker, n) => ({ name: `Broker ${broker}`, of, broker, colour: LINE_COLOURS[n] })),
+  }));
+  return html`<${HistoryCharts} of=${history} charts=${charts}
+    beside=${holding.length > ids.length && html`<span class="faint small">the first ${MAX_LINES} of ${plural(holding.length, "broker")}</span>`} />`;
 }
 
 function BrokerTable({ brokers, processes, onAct }) {
@@ -72,16 +88,16 @@ function BrokerTable({ brokers, processes, onAct }) {
   const moves = { name: "Moves", width: "98px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Active moves that add replicas to this broker, and that take replicas off it">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` };
   const rack = { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => b.rack || NONE };
   const columns = [
-    { name: "Broker", width: "74px", value: (b) => b.broker_id },
-    { name: "State", width: "124px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
+    { name: "Broker", width: "84px", value: (b) => b.broker_id },
+    { name: "State", width: "136px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
     { name: "Address", value: (b) => b.address, show: (b) => html`<span title=${b.address}>${b.address || NONE}</span>${b.gone_at_ms > 0 && html` <span class="faint small">gone ${ago(b.gone_at_ms)}</span>`}` },
     ...(brokers.some((b) => b.rack) ? [rack] : []),
     { name: "Replicas", width: "80px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
-    { name: "Leads", width: "62px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
+    { name: "Leaders", width: "76px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
     moving ? moves : preferred,
-    { name: "Behind", width: "70px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
+    { name: "Out of sync", width: "96px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
     { name: "Disk free", width: "86px", num: true, value: (b) => processes[b.broker_id]?.disk_free_bytes ?? -1, show: (b) => bytes(processes[b.broker_id]?.disk_free_bytes) },
-    { name: "Acts", width: "292px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
+    { name: "Actions", width: "292px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
   ];
   return html`<${Table} label="Brokers" columns=${columns} rows=${brokers} rowKey=${(b) => b.broker_id} sortedBy="Broker" empty="No broker is known." />`;
 }
@@ -110,7 +126,7 @@ function Racks({ brokers }) {
     { name: "Rack", value: (row) => row.rack },
     { name: "Brokers", show: (row) => row.members.map(idOf).join(", ") },
     { name: "Replicas", width: "90px", num: true, value: (row) => sum(row.members, "replicas"), show: (row) => number(sum(row.members, "replicas")) },
-    { name: "Leads", width: "90px", num: true, value: (row) => sum(row.members, "leaders"), show: (row) => number(sum(row.members, "leaders")) },
+    { name: "Leaders", width: "90px", num: true, value: (row) => sum(row.members, "leaders"), show: (row) => number(sum(row.members, "leaders")) },
   ];
   return html`<${Panel} title="Racks" flush beside=${html`<span class="faint small">${plural(rows.length, "rack")}</span>`}>
     <${Table} label="Racks" columns=${columns} rows=${rows} rowKey=${(row) => row.rack} sortedBy="Rack" />

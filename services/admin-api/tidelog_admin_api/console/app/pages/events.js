@@ -1,12 +1,13 @@
 // State changes of all services, live.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
-import { get } from "../api.js";
+import { all, get } from "../api.js";
 import { clock, number, words } from "../format.js";
-import { poll, useEvents } from "../live.js";
+import { poll, useEvents, usePolled } from "../live.js";
 import { overview } from "../overview_store.js";
 import { replaceQuery } from "../router.js";
 import { useStore } from "../store.js";
 import { Empty, PageHead, ProblemNote, isUnknown } from "../parts/basics.js";
+import { PartitionChoice } from "../parts/partition_choice.js";
 import { Missing, Timeline, toneOfEvent } from "../parts/timeline.js";
 
 const MAX_KEPT = 2_000;
@@ -14,6 +15,7 @@ const MAX_FIRST = 200;
 const FILTERS = ["topic", "partition", "broker", "kind"];
 const NOT_WELL = ["bad", "warn"];
 const FIRST_AGAIN_MS = 2_000;
+const TOPICS_EVERY_MS = 15_000;
 // Since then, a stream begins with all events that services remember. Since 0, with new events.
 const BEGINNING_MS = 1;
 // How long a note is shown. No message reports that a service answers again.
@@ -110,13 +112,10 @@ function Listed({ events, first, filters, wrong, note, problem }) {
     () => events.filter((event) => (!isBadOnly || NOT_WELL.includes(toneOfEvent(event))) && matches(event, search)),
     [events, isBadOnly, search],
   );
-  const filter = (name) => (event) => replaceQuery(["events"], { ...filters, [name]: event.target.value.trim() });
   return html`<section class="panel" aria-label="Events">
     <div class="toolbar">
       <input type="search" placeholder="Search these events ( / )" aria-label="Search these events" value=${search} onInput=${(event) => setSearch(event.target.value)} />
-      <input class="short" placeholder="topic" aria-label="Topic" value=${filters.topic} onChange=${filter("topic")} />
-      <input class="shorter" placeholder="partition" aria-label="Partition" inputmode="numeric" value=${filters.partition} onChange=${filter("partition")} />
-      <input class="shorter" placeholder="broker" aria-label="Broker" inputmode="numeric" value=${filters.broker} onChange=${filter("broker")} />
+      <${Filters} filters=${filters} />
       <label class="check"><input type="checkbox" checked=${isBadOnly} onChange=${() => setBadOnly(!isBadOnly)} />Only problems</label>
       <span class="faint small">${number(found.length)} of ${number(events.length)}</span>
       ${wrong && html`<span class="wrong small" role="alert">${wrong}</span>`}
@@ -127,11 +126,30 @@ function Listed({ events, first, filters, wrong, note, problem }) {
   </section>`;
 }
 
+/** Topics and brokers that do not exist any more may still have events, so that the address may name them. */
+function Filters({ filters }) {
+  const topics = usePolled((signal) => all("topics", { internal: true }, signal), "topics", TOPICS_EVERY_MS).data ?? [];
+  const brokers = useStore(overview).data?.brokers ?? [];
+  const set = (changed) => replaceQuery(["events"], { ...filters, ...changed });
+  const count = topics.find((one) => one.topic === filters.topic)?.partitions ?? 0;
+  const options = (known, chosen) => (chosen === "" || known.includes(chosen) ? known : [...known, chosen]);
+  return html`<label class="check">Topic <select name="topic" value=${filters.topic} onChange=${(event) => set({ topic: event.target.value, partition: "" })}>
+      <option value="">all</option>
+      ${options(topics.map((one) => one.topic), filters.topic).map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
+    </select></label>
+    ${filters.topic !== "" && html`<label class="check">Partition <${PartitionChoice} count=${Math.max(count, (Number(filters.partition) || 0) + 1)} chosen=${filters.partition}
+      onChange=${(event) => set({ partition: event.target.value })} /></label>`}
+    <label class="check">Broker <select name="broker" value=${filters.broker} onChange=${(event) => set({ broker: event.target.value })}>
+      <option value="">all</option>
+      ${options(brokers.map((one) => String(one.broker_id)), filters.broker).map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
+    </select></label>`;
+}
+
 function NoneListed({ events, first, problem, wrong }) {
   if (isUnknown(problem)) return html`<${Empty} title="Not found">${problem.detail}<//>`;
   if (wrong) return html`<${Empty} title="No request.">${wrong}<//>`;
   if (first === null) return html`<${Empty} title=${problem ? "No data." : "Loading…"} />`;
-  return html`<${Empty} title=${events.length ? "No event matches." : "Nothing has happened yet."}>New events appear here automatically.<//>`;
+  return html`<${Empty} title=${events.length ? "No event matches." : "There are no events yet."}>New events appear here automatically.<//>`;
 }
 
 function matches(event, search) {

@@ -1,13 +1,13 @@
 // Operations: running and ended ones, their throttle, and explicit moves.
 import { html, useState } from "../html.js";
-import { all, change, get, newOperationId } from "../api.js";
+import { all, change, get } from "../api.js";
 import { bytes, clock, duration, number, sentence } from "../format.js";
 import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { Act } from "../parts/act.js";
-import { BalanceAct, begun } from "../parts/broker_acts.js";
+import { BalanceAct } from "../parts/broker_acts.js";
 import { Age, Field, Live, PageHead, Panel, Progress, Stale, State, Waiting, notify } from "../parts/basics.js";
-import { PlanView } from "../parts/plan.js";
+import { MovePartitions } from "../parts/move_partitions.js";
 import { Table } from "../parts/table.js";
 import { toneOfOperation } from "../verdict.js";
 
@@ -24,7 +24,7 @@ export function Moves() {
   };
   return html`<${PageHead} title="Moves" beside=${html`<${Live} of=${known} />`}>
       <button class="button" onClick=${() => setAct("rebalance")}>Rebalance…</button>
-      <button class="button primary" data-first-act onClick=${() => setAct("byhand")}>Move partitions…</button>
+      <button class="button primary" data-first-act onClick=${() => setAct("move")}>Move partitions…</button>
     <//>
     <div class="stack">
       <${Stale} of=${known} />
@@ -32,7 +32,7 @@ export function Moves() {
       ${data ? html`<${Listed} operations=${data} />` : html`<${Waiting} of=${known} />`}
     </div>
     ${act === "rebalance" && html`<${BalanceAct} kind="rebalance" onClose=${close} />`}
-    ${act === "byhand" && html`<${ByHand} onClose=${close} />`}`;
+    ${act === "move" && html`<${MovePartitions} onClose=${close} />`}`;
 }
 
 function Listed({ operations }) {
@@ -53,8 +53,8 @@ function OperationTable({ operations, empty }) {
     { name: "State", width: "120px", value: (o) => o.state, show: (o) => html`<${State} tone=${toneOfOperation(o.state)}>${o.state}<//>` },
     { name: "Moves", width: "26%", value: (o) => o.progress.moves_done, show: (o) => html`<${Moved} operation=${o} />` },
     { name: "Requested by", width: "120px", value: (o) => o.requested_by, show: (o) => html`<span title=${`from ${o.requested_from}`}>${o.requested_by || o.requested_from}</span>` },
-    { name: "Began", width: "130px", value: (o) => o.requested_at_ms, show: (o) => clock(o.requested_at_ms) },
-    { name: "Took", width: "110px", value: (o) => tookMs(o), show: (o) => duration(tookMs(o)) },
+    { name: "Started", width: "130px", value: (o) => o.requested_at_ms, show: (o) => clock(o.requested_at_ms) },
+    { name: "Duration", width: "110px", value: (o) => tookMs(o), show: (o) => duration(tookMs(o)) },
   ];
   return html`<${Table} label="Operations" columns=${columns} rows=${operations} rowKey=${(o) => o.operation_id} empty=${empty} />`;
 }
@@ -100,30 +100,4 @@ function ThrottleAct({ throttle, onClose }) {
     show=${() => html`<p>${throttle.bytes_per_second == null ? "No limit" : `${bytes(throttle.bytes_per_second)} a second`} →
       ${" "}<strong>${bound == null ? "no limit" : `${bytes(bound)} a second`}</strong></p>`}
     run=${() => send({})} done=${() => notify("The throttle is set.")} onClose=${onClose} />`;
-}
-
-/** {moves, wrong} of lines such as "orders/3 4,1,2". */
-function parseMoves(text) {
-  const moves = [];
-  for (const line of text.split("\n").map((one) => one.trim()).filter(Boolean)) {
-    const found = /^([a-zA-Z0-9._-]+)\/(\d+)[\s:]+(\d+(?:[\s,]+\d+)*)$/.exec(line);
-    if (!found) return { moves: [], wrong: `“${line}” is not a move; write topic/partition and then brokers, such as: orders/3 4,1,2` };
-    moves.push({ topic: found[1], partition: Number(found[2]), target: found[3].split(/[\s,]+/).map(Number) });
-  }
-  return { moves, wrong: "" };
-}
-
-function ByHand({ onClose }) {
-  const [text, setText] = useState("");
-  const [operationId] = useState(newOperationId);
-  const { moves, wrong } = parseMoves(text);
-  const send = (query, more) => change("POST", "reassignments", more, { query });
-  return html`<${Act} title="Move partitions" verb="Begin to move" ready=${moves.length > 0} subject=${text}
-    form=${html`<${Field} label="One move per line: a partition and its new brokers, the preferred leader first" wrong=${wrong}
-        hint="A different number of brokers changes the number of replicas.">
-      <textarea name="moves" rows="5" autofocus spellcheck=${false} placeholder="orders/3 4,1,2" value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
-    <//>`}
-    plan=${() => send({ dry_run: true }, { moves })} show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
-    reject=${({ plan }) => plan.move_count === 0 && "No moves are needed."}
-    run=${({ plan }) => send({}, { moves: plan.moves, operation_id: operationId })} done=${begun} onClose=${onClose} />`;
 }

@@ -55,10 +55,10 @@ function Shown({ operation, known }) {
     </div><//>
     <${Panel}><${Facts} of=${[
       ["Requested by", operation.requested_by || NONE],
-      ["From", operation.requested_from || NONE],
-      ["Began", clock(operation.requested_at_ms)],
+      ["Requested from", operation.requested_from || NONE],
+      ["Started", clock(operation.requested_at_ms)],
       ["Ended", hasEnded ? clock(operation.ended_at_ms) : "not yet"],
-      ["Took", duration((operation.ended_at_ms || Date.now()) - operation.requested_at_ms)],
+      ["Duration", duration((operation.ended_at_ms || Date.now()) - operation.requested_at_ms)],
       ["Trace", operation.trace_id ? html`<code class="small">${operation.trace_id}</code>` : NONE],
     ]} /><//>
     <${MovesOf} id=${operation.operation_id} hasEnded=${hasEnded} />
@@ -78,7 +78,7 @@ function MovesOf({ id, hasEnded }) {
     { name: "Copied", width: "15%", num: true, value: (one) => one.bytes_copied ?? -1, show: (one) => (one.bytes_to_copy ? `${bytes(one.bytes_copied)} of ${bytes(one.bytes_to_copy)}` : "") },
     { name: "Waits for", width: "20%", show: (one) => (one.waits_for.length ? `broker ${brokers(one.waits_for)} to be in sync` : "") },
   ];
-  return html`<${Panel} title="Move by move" flush beside=${html`<${Age} of=${known} />`}>
+  return html`<${Panel} title="Moves" flush beside=${html`<${Age} of=${known} />`}>
     ${data ? html`<${Table} label="Moves" columns=${columns} rows=${moves} rowKey=${({ move }) => `${move.topic}/${move.partition}`} empty="The operation has no moves." />` : html`<${Waiting} of=${known} />`}
   <//>`;
 }

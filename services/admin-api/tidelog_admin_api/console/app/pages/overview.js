@@ -1,22 +1,23 @@
 // The health of the cluster: verdict, findings, and load of brokers.
-import { html, useMemo, useState } from "../html.js";
+import { html, useState } from "../html.js";
 import { href } from "../router.js";
-import { NONE, ago, clock, number, plural, sentence } from "../format.js";
+import { NONE, clock, number, plural, sentence } from "../format.js";
 import { get } from "../api.js";
+import { useHistory } from "../history.js";
 import { usePolled } from "../live.js";
-import { overview, samples } from "../overview_store.js";
+import { overview } from "../overview_store.js";
 import { useStore } from "../store.js";
-import { Empty, Figure, Live, PageHead, Panel, PartitionLink, Progress, Stale, State, Waiting } from "../parts/basics.js";
-import { LineChart } from "../parts/charts.js";
+import { Figure, Live, PageHead, Panel, PartitionLink, Progress, Stale, State, Waiting } from "../parts/basics.js";
+import { BYTE_RATE, COUNT, PER_SECOND } from "../parts/charts.js";
 import { FindingsPanel } from "../parts/findings.js";
 import { GatewaysPanel } from "../parts/gateways.js";
+import { HistoryCharts } from "../parts/history_charts.js";
 import { Icon } from "../parts/icons.js";
 import { Loads } from "../parts/loads.js";
 import { PartitionMap } from "../parts/partition_map.js";
 import { Table } from "../parts/table.js";
 import { isLed, isMissed, verdict } from "../verdict.js";
 
-const CHART_MIN_SAMPLES = 2;
 const FIRST_UNWELL = 6;
 const EXPLAIN_EVERY_MS = 3_000;
 // Above this age a part of the overview is marked as old.
@@ -38,10 +39,8 @@ function Standing({ data }) {
     <${Figures} data=${data} />
     ${data.findings.length > 0 && html`<${Wrong} findings=${data.findings} />`}
     ${data.operations.length > 0 && html`<${Running} operations=${data.operations} />`}
-    <div class="split">
-      <${Panel} title="Leaders per broker"><${Loads} brokers=${data.brokers} /><//>
-      <${OverTime} />
-    </div>
+    <${OverTime} />
+    <${Panel} title="Leaders per broker"><${Loads} brokers=${data.brokers} /><//>
     ${data.unwell.length > 0 && html`<${Unwell} data=${data} />`}
     <${Panel} title="Partitions by broker"><${PartitionMap} brokers=${data.brokers} /><//>
     <${GatewaysPanel} />`;
@@ -80,7 +79,7 @@ function Figures({ data }) {
     <${Figure} name="Under min ISR" value=${number(counts.below_min_isr)} tone=${tone(counts.below_min_isr, "bad")}
       beside="acks=all is rejected" target=${unwell} />
     <${Figure} name="Out of sync" value=${number(counts.under_replicated)} tone=${tone(counts.under_replicated, "warn")}
-      beside="fewer replicas than assigned" target=${unwell} />
+      beside="fewer in-sync replicas than assigned" target=${unwell} />
     <${Figure} name="Brokers gone" value=${number(gone)} tone=${tone(gone, "bad")}
       beside=${`of ${number(data.brokers.length)}`} target=${href(["brokers"])} />
     <${Figure} name="Moving" value=${number(counts.moving)}
@@ -96,7 +95,7 @@ function Wrong({ findings }) {
 }
 
 function Running({ operations }) {
-  return html`<${Panel} title="Running now">
+  return html`<${Panel} title="Running operations">
     <div class="stack">${operations.map((one) => html`<div class="progress" key=${one.operation_id}>
       <div class="row"><a href=${href(["moves", one.operation_id])}>${sentence(one.kind)}</a>
         <span class="faint small">${one.operation_id}</span><span class="grow"></span>
@@ -125,20 +124,20 @@ function Unwell({ data }) {
   <//>`;
 }
 
-function OverTime() {
-  const kept = useStore(samples);
-  const times = useMemo(() => kept.map((sample) => sample.atMs / 1000), [kept]);
-  const lines = useMemo(
-    () => [
-      { name: "Out of sync", colour: "warn-fill", values: kept.map((sample) => sample.figures.underReplicated) },
-      { name: "Without a leader", colour: "bad", values: kept.map((sample) => sample.figures.withoutLeader) },
+const CHARTS = [
+  { title: "Records written", unit: PER_SECOND, lines: [{ name: "All topics", of: "records_per_second", colour: "chart-1" }] },
+  { title: "Bytes written", unit: BYTE_RATE, lines: [{ name: "All topics", of: "bytes_per_second", colour: "chart-1" }] },
+  {
+    title: "Partitions out of sync",
+    unit: COUNT,
+    lines: [
+      { name: "Out of sync", of: "under_replicated", colour: "warn-fill" },
+      { name: "Without a leader", of: "without_leader", colour: "bad" },
     ],
-    [kept],
-  );
-  const since = kept.length ? `since ${ago(kept[0].atMs)}` : "";
-  return html`<${Panel} title="Partitions out of sync" beside=${html`<span class="faint small">${since}</span>`}>
-    ${kept.length < CHART_MIN_SAMPLES
-      ? html`<${Empty} title="Loading…" />`
-      : html`<${LineChart} label="Partitions out of sync over time" times=${times} lines=${lines} />`}
-  <//>`;
+  },
+  { title: "Highest lag of a follower, in records", unit: COUNT, lines: [{ name: "Highest", of: "max_lag_records", colour: "chart-1" }] },
+];
+
+function OverTime() {
+  return html`<${HistoryCharts} of=${useHistory({})} charts=${CHARTS} />`;
 }

@@ -1,16 +1,21 @@
 // One partition: its replicas as bars of LEO against HW, its lag over time, and its state changes.
-import { html, useEffect, useMemo, useState } from "../html.js";
+import { html, useMemo, useState } from "../html.js";
 import { at, change, get } from "../api.js";
+import { cautionOf } from "../broker_rules.js";
 import { brokers, bytes, duration, number } from "../format.js";
+import { useHistory } from "../history.js";
 import { usePolled } from "../live.js";
 import { overview } from "../overview_store.js";
 import { href } from "../router.js";
 import { useStore } from "../store.js";
 import { Act } from "../parts/act.js";
-import { Age, Empty, Facts, Field, Live, PageHead, Panel, Stale, State, Waiting, notify } from "../parts/basics.js";
-import { LINE_COLOURS, LineChart } from "../parts/charts.js";
+import { Age, Facts, Live, PageHead, Panel, Stale, State, Waiting, notify } from "../parts/basics.js";
+import { BrokerChoice, useBrokers } from "../parts/broker_choice.js";
+import { COUNT, LINE_COLOURS } from "../parts/charts.js";
 import { FindingsPanel } from "../parts/findings.js";
+import { HistoryCharts } from "../parts/history_charts.js";
 import { Lanes } from "../parts/lanes.js";
+import { MovePartitions } from "../parts/move_partitions.js";
 import { RecoverAct } from "../parts/recover.js";
 import { Missing, Timeline } from "../parts/timeline.js";
 import { healthOf, isLed, isReported, replicaState } from "../verdict.js";
@@ -18,7 +23,6 @@ import { healthOf, isLed, isReported, replicaState } from "../verdict.js";
 const EVERY_MS = 1_000;
 const EVENTS_EVERY_MS = 2_000;
 const EXPLAIN_EVERY_MS = 3_000;
-const MAX_SAMPLES = 300;
 const MAX_EVENTS = 200;
 
 export function Partition({ topic, partition }) {
@@ -35,11 +39,13 @@ export function Partition({ topic, partition }) {
   return html`<${PageHead} title=${name} crumbs=${[["Topics", href(["topics"])], [topic, href(["topics", topic])]]}
       beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} of=${known} />`}>
       <a class="button" href=${href(["records"], { topic, partition })}>Show records</a>
+      ${data && html`<button class="button" onClick=${() => setAct("move")}>Move replicas…</button>`}
       ${data && isLed(data) && html`<button class="button" data-first-act onClick=${() => setAct("leader")}>Change leader…</button>`}
       ${data && !isLed(data) && html`<button class="button danger" data-first-act onClick=${() => setAct("recover")}>Recover…</button>`}
     <//>
     ${data ? html`<${Shown} topic=${topic} partition=${data} known=${known} />` : html`<${Waiting} of=${known} />`}
     ${data && act === "leader" && html`<${MoveLeader} topic=${topic} partition=${data} onClose=${close} />`}
+    ${act === "move" && html`<${MovePartitions} topic=${topic} partition=${partition} onClose=${close} />`}
     ${act === "recover" && html`<${RecoverAct} topic=${topic} partition=${partition} onClose=${close} />`}`;
 }
 
@@ -54,15 +60,15 @@ function Shown({ topic, partition, known }) {
     ${why.data?.findings.length > 0 && html`<${FindingsPanel} findings=${why.data.findings} beside=${html`<${Age} of=${why} />`} />`}
     <${Panel}><${Facts} of=${facts(partition)} /><//>
     <div class="split">
-      <${Panel} title="Replicas" beside=${html`<span class="faint small">the log's end (LEO) against what is committed (HW)</span>`}>
+      <${Panel} title="Replicas" beside=${html`<span class="faint small">log end offset (LEO) and high watermark (HW)</span>`}>
         <${Replicas} partition=${partition} />
       <//>
-      <${LagOverTime} partition=${partition} />
+      <${LagOverTime} topic=${topic} partition=${partition} />
     </div>
-    <${Panel} title="Who led, who was in sync"><${Lanes} events=${newest} partition=${partition} /><//>
+    <${Panel} title="Leader and ISR over time"><${Lanes} events=${newest} partition=${partition} /><//>
     <${Panel} title="State changes" flush beside=${html`<span class="faint small">the newest first</span><${Age} of=${events} />`}>
       ${events.data
-        ? html`<${Missing} list=${events.data} /><${Timeline} events=${newest} about=${false} empty="No service remembers a state change of this partition." />`
+        ? html`<${Missing} list=${events.data} /><${Timeline} events=${newest} about=${false} empty="No service has a state change of this partition." />`
         : html`<${Waiting} of=${events} />`}
     <//>
   </div>`;
@@ -80,7 +86,7 @@ function facts(p) {
     ["Min ISR", number(p.min_isr)],
     ["High watermark", number(p.log?.high_watermark)],
     ["Log end offset", number(p.log?.log_end_offset)],
-    ["Also eligible", brokers(p.eligible_leader_replicas)],
+    ["Eligible set", brokers(p.eligible_leader_replicas)],
     ["Moving", p.moving_operation ? html`<a href=${href(["moves", p.moving_operation])}>${movingWords(p)}</a>` : "no"],
   ];
 }
@@ -88,7 +94,7 @@ function facts(p) {
 function movingWords(partition) {
   const added = partition.adding_replicas.length ? `to ${brokers(partition.adding_replicas)}` : "";
   const left = partition.leaving_replicas.length ? `off ${brokers(partition.leaving_replicas)}` : "";
-  return [added, left].filter(Boolean).join(", ") || "another order";
+  return [added, left].filter(Boolean).join(", ") || "other order";
 }
 
 /** The high watermark of the leader. Without a leader, the highest that any replica knows. */
@@ -112,7 +118,7 @@ function Replicas({ partition }) {
       <div class="scale"><span>${number(start)}</span><span>${number(high)}</span></div>
       <div class="legend">
         <span><i class="whole"></i>committed</span><span><i></i>not committed yet</span>
-        <span><i class="warn"></i>lags</span><span><i class="tick"></i>high watermark</span>
+        <span><i class="warn"></i>out of sync</span><span><i class="tick"></i>high watermark</span>
         ${start > low && html`<span>the scale begins at ${number(start)}, the log at ${number(low)}</span>`}
       </div>
     </div>
@@ -148,34 +154,27 @@ function Replica({ replica, broker, partition, part }) {
   </div>`;
 }
 
-function LagOverTime({ partition }) {
-  const [kept, setKept] = useState([]);
-  useEffect(() => {
-    const lags = Object.fromEntries(partition.details.map((r) => [r.broker_id, r.role === "leader" ? null : r.lag_records]));
-    setKept((before) => [...before.slice(1 - MAX_SAMPLES), { at: Date.now() / 1000, lags }]);
-  }, [partition]);
-  const times = useMemo(() => kept.map((sample) => sample.at), [kept]);
-  const ids = partition.replicas.join(",");
-  const lines = useMemo(
-    () => ids.split(",").map((id, n) => ({ name: `Broker ${id}`, colour: LINE_COLOURS[n % LINE_COLOURS.length], values: kept.map((sample) => sample.lags[id] ?? null) })),
-    [kept, ids],
-  );
-  return html`<${Panel} title="Lag over time" beside=${html`<span class="faint small">records that each follower lacks</span>`}>
-    ${kept.length < 2 ? html`<${Empty} title="Loading…" />` : html`<${LineChart} label="Lag of each follower in records" times=${times} lines=${lines} />`}
-  <//>`;
+function LagOverTime({ topic, partition }) {
+  const lines = partition.replicas.map((broker, n) => ({ name: `Broker ${broker}`, of: "lag_records", broker, colour: LINE_COLOURS[n % LINE_COLOURS.length] }));
+  const charts = [{ title: "Lag of each follower in records", unit: COUNT, lines, single: true }];
+  return html`<${HistoryCharts} title="Lag over time" of=${useHistory({ topic, partition: partition.partition })} charts=${charts}
+    beside=${html`<span class="faint small">records that each follower is behind</span>`} />`;
 }
 
 function MoveLeader({ topic, partition, onClose }) {
-  const others = partition.replicas.filter((broker) => broker !== partition.leader);
-  const [leader, setLeader] = useState(String(others[0] ?? ""));
-  const body = { moves: [{ topic, partition: partition.partition, leader: Number(leader) }] };
+  const [leader, setLeader] = useState(partition.isr.find((broker) => broker !== partition.leader) ?? null);
+  const known = useBrokers();
+  const others = (known.data ?? []).filter((broker) => broker.broker_id !== partition.leader && partition.replicas.includes(broker.broker_id));
+  const body = { moves: [{ topic, partition: partition.partition, leader }] };
   const send = (query) => change("POST", "leaders/move", body, { query });
   const wrongOf = (answer) => answer.items.find((item) => item.error)?.error.message;
-  return html`<${Act} title=${`Change the leader of ${topic}/${partition.partition}`} verb="Transfer leadership" narrow ready=${leader !== ""} subject=${leader}
-    form=${html`<${Field} label="New leader" hint=${`Broker ${partition.leader} leads now. The new leader becomes the preferred replica, so that it stays the leader.`}>
-      <select name="leader" autofocus value=${leader} onChange=${(event) => setLeader(event.target.value)}>
-        ${others.map((broker) => html`<option value=${broker}>Broker ${broker}${partition.isr.includes(broker) ? "" : " (out of sync)"}</option>`)}
-      </select><//>`}
+  const form = html`<p>Broker ${partition.leader} leads now. The new leader becomes the preferred replica, so that it stays the leader.</p>
+    ${known.data
+      ? html`<${BrokerChoice} isSingle legend="New leader" brokers=${others} chosen=${[leader]} onChange=${setLeader} noteOf=${cautionOf}
+          blockedOf=${(broker) => (partition.isr.includes(broker.broker_id) ? "" : "out of sync: can lead once it is in sync")} />`
+      : html`<${Waiting} of=${known} />`}`;
+  return html`<${Act} title=${`Change the leader of ${topic}/${partition.partition}`} verb="Transfer leadership" narrow ready=${leader !== null} subject=${String(leader)}
+    form=${form}
     plan=${() => send({ dry_run: true })}
     show=${(plan) => html`<p>Broker <strong>${leader}</strong> would lead instead of broker ${partition.leader}${plan.items.length ? "" : "; it leads already"}.</p>`}
     reject=${wrongOf}

@@ -2,10 +2,15 @@
 import { html, useState } from "../html.js";
 import { all, at, get } from "../api.js";
 import { NONE, brokers, bytes, number, plural } from "../format.js";
+import { useHistory } from "../history.js";
 import { usePolled } from "../live.js";
 import { go, href, replaceQuery } from "../router.js";
-import { Age, Facts, Live, PageHead, Panel, Stale, State, Waiting } from "../parts/basics.js";
+import { Age, Facts, Live, PageHead, Panel, Stale, State, Unprotected, Waiting } from "../parts/basics.js";
+import { BYTES, BYTE_RATE, COUNT, PER_SECOND } from "../parts/charts.js";
+import { HistoryCharts } from "../parts/history_charts.js";
+import { ProduceAct } from "../parts/produce.js";
 import { ChangeConfig, DeleteTopic, FactorAct, PartitionCountAct } from "../parts/topic_acts.js";
+import { figuresOf } from "../topic_figures.js";
 import { Table } from "../parts/table.js";
 import { healthOf, isLed, topicState } from "../verdict.js";
 
@@ -32,6 +37,8 @@ export function Topic({ topic, query }) {
   return html`<${PageHead} title=${topic} crumbs=${[["Topics", href(["topics"])]]}
       beside=${html`${data && html`<${State} tone=${tone}>${word}<//>`}<${Live} of=${known} />`}>
       <a class="button" href=${href(["records"], { topic })}>Show records</a>
+      <a class="button" href=${href(["records"], { topic, tab: "search" })}>Search records</a>
+      ${data && !data.internal && html`<button class="button" data-first-act=${tab === "" || undefined} onClick=${() => setAct("produce")}>Produce…</button>`}
       ${data && html`
         <button class="button" onClick=${() => setAct("count")}>Partitions…</button>
         <button class="button" onClick=${() => setAct("factor")}>Replicas…</button>
@@ -42,21 +49,42 @@ export function Topic({ topic, query }) {
           <${Stale} of=${known} />
           <${Panel}><${Facts} of=${[
             ["Partitions", number(data.partitions)],
-            ["Replicas of each", number(data.replication_factor)],
+            ["Replicas of each", html`${number(data.replication_factor)}${data.replication_factor === 1 && html` <${Unprotected} />`}`],
             ["Min ISR", valueOf(data, "min_insync_replicas") || "min(2, replicas)"],
             ["Durability", valueOf(data, "durability")],
+            ...figuresOf(data.figures).map(({ name, text }) => [name, text]),
             ["Topic id", html`<code>${data.topic_id}</code>`],
           ]} /><//>
           <nav class="tabs" aria-label="Parts of this topic">${TABS.map(([name, words]) => html`<a key=${name}
             href=${href(["topics", topic], { tab: name })} aria-current=${tab === name ? "true" : undefined}>${words}</a>`)}</nav>
           ${tab === "config"
             ? html`<${Config} topic=${data} onChanged=${refresh} />`
-            : html`<${Partitions} topic=${topic} query=${query} paused=${isBeingDeleted} />`}
+            : html`<${OverTime} topic=${topic} paused=${isBeingDeleted} />
+              <${Partitions} topic=${topic} query=${query} paused=${isBeingDeleted} />`}
         </div>`
       : html`<${Waiting} of=${known} />`}
+    ${data && act === "produce" && html`<${ProduceAct} topic=${topic} onClose=${close} />`}
     ${data && act === "delete" && html`<${DeleteTopic} topic=${data} onDeleted=${leave} onClose=${close} />`}
     ${data && act === "count" && html`<${PartitionCountAct} topic=${data} onClose=${close} />`}
     ${data && act === "factor" && html`<${FactorAct} topic=${data} onClose=${close} />`}`;
+}
+
+const CHARTS = [
+  { title: "Records written", unit: PER_SECOND, lines: [{ name: "Records", of: "records_per_second", colour: "chart-1" }] },
+  { title: "Bytes written", unit: BYTE_RATE, lines: [{ name: "Bytes", of: "bytes_per_second", colour: "chart-1" }] },
+  {
+    title: "Size",
+    unit: BYTES,
+    lines: [
+      { name: "All replicas", of: "total_bytes", colour: "chart-2" },
+      { name: "Leaders", of: "leader_bytes", colour: "chart-1" },
+    ],
+  },
+  { title: "Highest lag of a follower, in records", unit: COUNT, lines: [{ name: "Highest", of: "max_lag_records", colour: "chart-1" }] },
+];
+
+function OverTime({ topic, paused }) {
+  return html`<${HistoryCharts} of=${useHistory({ topic }, paused)} charts=${CHARTS} />`;
 }
 
 function valueOf(topic, key) {

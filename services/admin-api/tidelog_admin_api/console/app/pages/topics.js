@@ -4,10 +4,11 @@ import { all } from "../api.js";
 import { number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { replaceQuery } from "../router.js";
-import { Live, PageHead, Stale, State, TopicLink, Waiting } from "../parts/basics.js";
+import { Live, PageHead, Stale, State, TopicLink, Unprotected, Waiting } from "../parts/basics.js";
 import { Icon } from "../parts/icons.js";
 import { Table } from "../parts/table.js";
 import { CreateTopic } from "../parts/topic_acts.js";
+import { COLUMNS, sumsOf } from "../topic_figures.js";
 import { topicState } from "../verdict.js";
 
 const EVERY_MS = 2_000;
@@ -34,7 +35,7 @@ export function Topics({ query }) {
             onInput=${(event) => filter({ search: event.target.value })} />
           <label class="check"><input type="checkbox" checked=${unwell} onChange=${() => filter({ unwell: unwell ? "" : "1" })} />Only unhealthy topics</label>
           <label class="check"><input type="checkbox" checked=${internal} onChange=${() => filter({ internal: internal ? "" : "1" })} />Also internal topics</label>
-          ${data && html`<span class="faint small">${plural(data.length, "topic")}</span>`}
+          ${data && html`<span class="sums" aria-label="Sums">${[plural(data.length, "topic"), ...sumsOf(data)].join(" · ")}</span>`}
         </div>
         ${data ? html`<${TopicTable} topics=${data} filtered=${search || unwell} />` : html`<${Waiting} of=${known} />`}
       </section>
@@ -45,10 +46,11 @@ export function Topics({ query }) {
 function TopicTable({ topics, filtered }) {
   const columns = [
     { name: "Topic", value: (t) => t.topic, show: (t) => html`<${TopicLink} topic=${t.topic} />${t.internal && html` <span class="tag">internal</span>`}` },
-    { name: "State", width: "200px", value: (t) => topicState(t)[1], show: (t) => { const [tone, word] = topicState(t); return html`<${State} tone=${tone}>${word}<//>`; } },
-    { name: "Partitions", width: "120px", num: true, value: (t) => t.partitions, show: (t) => number(t.partitions) },
-    { name: "Replicas each", width: "130px", num: true, value: (t) => t.replication_factor, show: (t) => number(t.replication_factor) },
-    { name: "Set values", width: "26%", show: (t) => html`<span class="dim small">${setOf(t)}</span>` },
+    { name: "State", width: "150px", value: (t) => topicState(t)[1], show: (t) => { const [tone, word] = topicState(t); return html`<${State} tone=${tone}>${word}<//>`; } },
+    { name: "Partitions", width: "84px", num: true, value: (t) => t.partitions, show: (t) => number(t.partitions) },
+    { name: "Replicas", width: "116px", num: true, value: (t) => t.replication_factor, show: (t) => html`${t.replication_factor === 1 && html`<${Unprotected} /> `}${number(t.replication_factor)}` },
+    ...COLUMNS.map(({ name, width, of }) => ({ name, width, num: true, value: (t) => of(t.figures).value ?? -1, show: (t) => of(t.figures).text })),
+    { name: "Set values", width: "190px", show: (t) => html`<span class="dim small">${setOf(t)}</span>` },
   ];
   return html`<${Table} label="Topics" columns=${columns} rows=${topics} rowKey=${(t) => t.topic} sortedBy="Topic"
     empty=${filtered ? "No topic matches." : "There is no topic yet."} />`;

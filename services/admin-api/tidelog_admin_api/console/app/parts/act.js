@@ -63,14 +63,14 @@ export function Act(props) {
           ${busy === "run" ? "Working…" : verb}
         </button>`
       : html`<button class="button primary" form="act" disabled=${!ready || busy !== ""}>
-          ${busy === "plan" ? "Checking…" : needsStep ? "Show what it would do" : "Check again"}
+          ${busy === "plan" ? "Checking…" : needsStep ? "Show the effects" : "Check again"}
         </button>`}
   `;
   return html`<${Dialog} title=${title} onClose=${onClose} narrow=${narrow} footer=${footer}>
     <form id="act" class="stack" onSubmit=${submit}>
       ${form}
-      ${busy === "plan" && current === null && html`<${Empty} title="Checking what it would do…" />`}
-      ${current !== null && html`<section aria-label="What it would do" class="stack" data-plan>${show(current)}</section>`}
+      ${busy === "plan" && current === null && html`<${Empty} title="Checking the effects…" />`}
+      ${current !== null && html`<section aria-label="Effects" class="stack" data-plan>${show(current)}</section>`}
       ${why && html`<p class="warned" role="alert">${why}</p>`}
       ${current !== null && !why && confirm && html`<${Field} label=${`Type ${confirm} to confirm`}>
         <input value=${typed} onInput=${(event) => setTyped(event.target.value)}

@@ -1,5 +1,5 @@
 // Small components that all pages use.
-import { html, useEffect, useRef } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 import { clock } from "../format.js";
 import { NOT_FOUND } from "../live.js";
 import { href } from "../router.js";
@@ -110,6 +110,11 @@ export function Progress({ label, part, whole, ended = false }) {
   </div>`;
 }
 
+/** Marks a topic with a single replica of each partition. */
+export function Unprotected() {
+  return html`<span class="tag" title="Each partition has a single replica: its records are lost with one disk">unprotected</span>`;
+}
+
 export function TopicLink({ topic }) {
   return html`<a href=${href(["topics", topic])} title=${topic}>${topic}</a>`;
 }
@@ -172,11 +177,23 @@ export function Dialog({ title, onClose, narrow = false, footer, children }) {
   </dialog>`;
 }
 
+let lastField = 0;
+
+/** A control with its label. `hint` and `wrong` describe it, and are no part of its name. */
 export function Field({ label, hint, wrong, children }) {
-  return html`<label class="field">
-    <span>${label}</span>
-    ${children}
-    ${hint && html`<span class="hint">${hint}</span>`}
-    ${wrong && html`<span class="wrong" role="alert">${wrong}</span>`}
-  </label>`;
+  const place = useRef(null);
+  const [id] = useState(() => `field-${(lastField += 1)}`);
+  const described = [hint && `${id}-hint`, wrong && `${id}-wrong`].filter(Boolean).join(" ");
+  // The control may be inside a component, so that only the document has it.
+  useEffect(() => {
+    const control = place.current.querySelector("input, select, textarea");
+    if (described) control.setAttribute("aria-describedby", described);
+    else control.removeAttribute("aria-describedby");
+    control.setAttribute("aria-invalid", String(Boolean(wrong)));
+  });
+  return html`<div class="field" ref=${place}>
+    <label><span>${label}</span>${children}</label>
+    ${hint && html`<span class="hint" id=${`${id}-hint`}>${hint}</span>`}
+    ${wrong && html`<span class="wrong" id=${`${id}-wrong`} role="alert">${wrong}</span>`}
+  </div>`;
 }

@@ -4,9 +4,9 @@ import { at, change, get, newOperationId } from "../api.js";
 import { PREFERRED_RETURN, number, plural, words } from "../format.js";
 import { usePolled } from "../live.js";
 import { href } from "../router.js";
-import { statusOf } from "../verdict.js";
 import { Act } from "./act.js";
 import { Dialog, Empty, PartitionLink, Stale, State, Waiting, notify } from "./basics.js";
+import { BrokerChoice, turned } from "./broker_choice.js";
 import { PlanView } from "./plan.js";
 import { Table } from "./table.js";
 
@@ -32,21 +32,12 @@ export function BalanceAct({ kind, chosen = [], brokers = [], onClose }) {
   const [operationId] = useState(newOperationId);
   const body = kind === "rebalance" ? {} : { broker_ids: ids };
   const send = (query, more = {}) => change("POST", path, { ...body, ...more }, { query });
-  const form = kind === "rebalance" ? undefined : html`<fieldset class="choices"><legend class="label">${hint}</legend>
-    <${Choices} brokers=${brokers.filter((one) => kind === "remove" || one.status === "running")} ids=${ids} onChange=${setIds} /></fieldset>`;
+  const form = kind === "rebalance" ? undefined : html`<${BrokerChoice} legend=${hint} brokers=${brokers} chosen=${ids} onChange=${(id) => setIds(turned(ids, id))}
+    blockedOf=${(one) => (kind === "add" && one.status !== "running" ? "has to run to be added" : "")} />`;
   return html`<${Act} title=${title} verb=${verb} danger=${kind === "remove"} form=${form} ready=${kind === "rebalance" || ids.length > 0}
     subject=${ids.join(",")} plan=${() => send({ dry_run: true })} show=${({ plan }) => html`<${PlanView} plan=${plan} />`}
     reject=${({ plan }) => kind === "rebalance" && plan.move_count === 0 && "No moves are needed."}
     run=${({ plan }) => send({}, { operation_id: operationId, expected_plan: plan.digest })} done=${begun} onClose=${onClose} />`;
-}
-
-export function Choices({ brokers, ids, onChange }) {
-  const turn = (id) => () => onChange(ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id].sort((a, b) => a - b));
-  return html`<div class="row">${brokers.map((broker) => {
-    const id = broker.broker_id;
-    return html`<label class="choice" key=${id}><input type="checkbox" name="broker" value=${id} checked=${ids.includes(id)} onChange=${turn(id)} />
-      <span>Broker ${id}</span><span class="faint small">${statusOf(broker)[1]}, ${plural(broker.replicas, "replica")}${broker.rack && `, rack ${broker.rack}`}</span></label>`;
-  })}</div>`;
 }
 
 export function MaintenanceAct({ broker, onClose }) {
@@ -75,9 +66,9 @@ export function PreferredAct({ onClose }) {
   const send = (query) => change("POST", "leaders/elect-preferred", {}, { query });
   const columns = [
     { name: "Partition", value: (p) => `${p.topic}/${p.partition}` },
-    { name: "Led by", width: "90px", num: true, show: (p) => number(p.leader_before) },
-    { name: "Then by", width: "90px", num: true, show: (p) => number(p.leader) },
-    { name: "", width: "30%", show: (p) => html`<span class="dim" title=${p.error?.message}>${p.error?.message ?? ""}</span>` },
+    { name: "Leader now", width: "110px", num: true, show: (p) => number(p.leader_before) },
+    { name: "Leader after", width: "110px", num: true, show: (p) => number(p.leader) },
+    { name: "Problem", width: "30%", show: (p) => html`<span class="dim" title=${p.error?.message}>${p.error?.message ?? ""}</span>` },
   ];
   return html`<${Act} title="Elect preferred replicas" verb="Elect them"
     plan=${() => send({ dry_run: true })}
@@ -114,7 +105,7 @@ function Checked({ check }) {
   const columns = [
     { name: "Partition", value: (f) => `${f.topic}/${f.partition}`, show: (f) => html`<${PartitionLink} ...${f} />` },
     { name: "Effect", width: "150px", value: (f) => f.effect, show: (f) => html`<${State} tone=${EFFECTS[f.effect]}>${words(f.effect).replace("isr", "ISR")}<//>` },
-    { name: "Why", width: "45%", show: (f) => html`<span class="dim" title=${f.reason}>${f.reason}</span>` },
+    { name: "Reason", width: "45%", show: (f) => html`<span class="dim" title=${f.reason}>${f.reason}</span>` },
   ];
   return html`<div class="verdict ${check.safe ? "ok" : "bad"}"><div>
       <strong>${check.safe ? "It can be stopped" : "It should not be stopped"}</strong>

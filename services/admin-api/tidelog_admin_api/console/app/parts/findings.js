@@ -11,7 +11,7 @@ const MAX_SHOWN = 12;
 /** A panel whose title shows whether a finding is a fault. */
 export function FindingsPanel({ findings, beside }) {
   const isFault = findings.some((finding) => finding.severity !== "info");
-  return html`<${Panel} title=${isFault ? "What is wrong, and why" : "Worth knowing"} flush
+  return html`<${Panel} title=${isFault ? "Problems and causes" : "Notes"} flush
     beside=${html`<span class="count">${findings.length}</span>${beside}`}>
     <${Findings} findings=${findings} />
   <//>`;
@@ -38,22 +38,22 @@ function Finding({ finding }) {
       <span class="faint small nowrap" title="Name of the cause, for programs">${words(finding.cause)}</span></div>
     ${finding.evidence?.length > 0 && html`<ul class="why">
       ${finding.evidence.slice(0, MAX_EVIDENCE).map((line) => html`<li>${line}</li>`)}
-      ${finding.because?.length > 0 && html`<li>follows from ${finding.because.join(", ")}</li>`}
+      ${finding.because?.length > 0 && html`<li>caused by ${finding.because.join(", ")}</li>`}
     </ul>`}
-    ${finding.next_step && html`<p class="next"><b>Do</b><span>${finding.next_step}</span></p>`}
+    ${finding.next_step && html`<p class="next"><b>Next step</b><span>${finding.next_step}</span></p>`}
     <${Places} finding=${finding} />
   </article>`;
 }
 
 function Places({ finding }) {
   if (finding.topic && finding.partition >= 0) {
-    return html`<p class="next small"><span class="faint">See</span>
+    return html`<p class="next small"><span class="faint">Affected</span>
       <${PartitionLink} topic=${finding.topic} partition=${finding.partition} /></p>`;
   }
   const named = (finding.partitions ?? []).slice(0, 6);
   if (!named.length) return null;
   const more = finding.partition_count - named.length;
-  return html`<p class="next small"><span class="faint">See</span><span>${named.map((name, at) => {
+  return html`<p class="next small"><span class="faint">Affected</span><span>${named.map((name, at) => {
     const cut = name.lastIndexOf("/");
     return html`<${Fragment} key=${name}>${at > 0 && ", "}<a href=${href(["topics", name.slice(0, cut), name.slice(cut + 1)])}>${name}</a><//>`;
   })}${more > 0 && ` and ${plural(more, "more", "more")}`}</span></p>`;

@@ -35,11 +35,11 @@ function Gateways({ gateways }) {
     { name: "Address", value: (g) => g.address },
     { name: "Host", value: (g) => g.host, show: (g) => html`${g.host} <span class="faint small">process ${g.pid}</span>` },
     { name: "State", width: "110px", value: (g) => g.state, show: (g) => html`<${State} tone=${TONES[g.state] ?? ""}>${g.state}<//>` },
-    { name: "Last heard", width: "110px", num: true, value: (g) => g.last_heard_ms, show: (g) => `${duration(g.last_heard_ms)} ago` },
+    { name: "Last announcement", width: "140px", num: true, value: (g) => g.last_heard_ms, show: (g) => `${duration(g.last_heard_ms)} ago` },
     { name: "Started", width: "180px", value: (g) => g.started_at_ms, show: (g) => exactTime(g.started_at_ms) },
     { name: "Release", width: "90px", value: (g) => g.version },
     { name: "Clients at a limit", value: (g) => g.limited_clients.length, show: (g) => limitedText(g.limited_clients) },
-    { name: "Short of", value: (g) => g.pressures.length, show: (g) => shortText(g.pressures) },
+    { name: "Short resources", value: (g) => g.pressures.length, show: (g) => shortText(g.pressures) },
   ];
   return html`<${Table} label="Gateways" columns=${columns} rows=${gateways} rowKey=${(g) => `${g.address} ${g.host}`} sortedBy="Address" empty="No gateway has sent an announcement." />`;
 }

@@ -6,7 +6,7 @@ import { Empty } from "./basics.js";
 /** `events`: newest first, each with `at` in milliseconds. */
 export function Lanes({ events, partition }) {
   const states = statesOf(events);
-  if (!states.length) return html`<${Empty} title="No service remembers a leader.">Leaders and ISR come from the changes of the partition's key.<//>`;
+  if (!states.length) return html`<${Empty} title="No event names a leader.">Leader and ISR are taken from the state changes of the partition.<//>`;
   const from = states[0].at;
   const until = Math.max(Date.now(), from + 1_000);
   const lanes = [...new Set([...partition.replicas, ...states.flatMap((state) => state.isr)])].sort((a, b) => a - b);

@@ -14,7 +14,7 @@ export function Loads({ brokers }) {
     </div>
     <div class="legend">
       <span><i class="leader"></i>leads</span><span><i></i>follows</span>
-      <span><i class="tick"></i>an even share of leaders</span>
+      <span><i class="tick"></i>even share of leaders</span>
     </div>`;
 }
 

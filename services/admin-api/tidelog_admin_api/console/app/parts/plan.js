@@ -16,7 +16,7 @@ export function PlanView({ plan }) {
     <${Warnings} plan=${plan} />
     ${plan.brokers.length > 0 && html`<${Shares} brokers=${plan.brokers} />`}
     ${plan.moves.length > 0 && html`<details>
-      <summary>Move by move</summary>
+      <summary>All moves</summary>
       <${MoveTable} moves=${plan.moves} />
     </details>`}`;
 }

@@ -5,7 +5,7 @@ import { NONE, ago, bytes, exactTime, number, plural } from "../format.js";
 import { usePolled } from "../live.js";
 import { Act } from "./act.js";
 import { Age, Panel, Progress, State, Waiting, notify } from "./basics.js";
-import { Choices } from "./broker_acts.js";
+import { BrokerChoice, turned } from "./broker_choice.js";
 import { Table } from "./table.js";
 
 // Each request queries all brokers.
@@ -15,7 +15,7 @@ const EVERY_MS = 5_000;
 export function passOf(status) {
   if (!status) return ["warn", "no answer"];
   if (status.running) return ["note", status.full_rate ? "full rate" : "running"];
-  return status.enabled ? ["", "waits"] : ["", "off"];
+  return status.enabled ? ["", "waiting"] : ["", "off"];
 }
 
 /** [tone, word] of the damage that all passes of a broker have found. */
@@ -41,7 +41,7 @@ export function ScrubPanel({ onAct }) {
 function ScrubTable({ label, scrubs }) {
   const state = ([tone, word], error) => html`<span title=${error?.message}><${State} tone=${tone}>${word}<//></span>`;
   const columns = [
-    { name: "Broker", width: "74px", value: (s) => s.broker_id },
+    { name: "Broker", width: "84px", value: (s) => s.broker_id },
     { name: "Pass", width: "124px", value: (s) => passOf(s.status)[1], show: (s) => state(passOf(s.status), s.error) },
     { name: "Checked in it", show: (s) => html`<${Checked} of=${s} />` },
     { name: "Last completed pass", value: (s) => s.status?.last_pass_ended_ms ?? 0, show: (s) => html`<${LastPass} status=${s.status} />` },
@@ -70,8 +70,7 @@ export function ScrubAct({ brokers, onClose }) {
   const [ids, setIds] = useState(running.map((one) => one.broker_id));
   const [fullRate, setFullRate] = useState(false);
   const send = (query) => change("POST", "brokers/scrub", { broker_ids: ids, full_rate: fullRate }, { query });
-  const form = html`<fieldset class="choices"><legend class="label">Brokers that check every batch on their disks:</legend>
-      <${Choices} brokers=${running} ids=${ids} onChange=${setIds} /></fieldset>
+  const form = html`<${BrokerChoice} legend="Brokers that check every batch on their disks:" brokers=${running} chosen=${ids} onChange=${(id) => setIds(turned(ids, id))} />
     <label class="choice"><input type="checkbox" name="full-rate" checked=${fullRate} onChange=${(event) => setFullRate(event.target.checked)} />
       <span>At full rate</span><span class="faint small">without pauses, as fast as the disk reads</span></label>`;
   return html`<${Act} title="Scrub" verb="Scrub now" form=${form} ready=${ids.length > 0} subject=${`${ids.join(",")} ${fullRate}`}

@@ -30,7 +30,7 @@ export function Shell({ page, place, children }) {
   return html`<div class="frame">
     <a class="skip" href="#main" onClick=${skip}>Skip to content</a>
     <${Side} page=${page} />
-    <main ref=${main} tabindex="-1">${children}</main>
+    <main ref=${main} id="main" tabindex="-1">${children}</main>
     <${Notes} />
     ${isHelpOpen && html`<${Help} />`}
   </div>`;
@@ -57,10 +57,11 @@ function Side({ page }) {
       <div class="side-tools">
         <button class="button quiet compact" onClick=${nextTheme} title="Theme (d)"
           aria-label=${`Theme: ${chosen}. Change it`}>
-          <${Icon} name=${THEME_ICONS[chosen]} /> ${chosen}
+          <${Icon} name=${THEME_ICONS[chosen]} /><span class="only-wide">${chosen}</span>
         </button>
         <button class="button quiet compact" onClick=${() => helpOpen.set(true)} title="Keys (?)"
-          aria-label="Keyboard shortcuts"><${Icon} name="help" /> keys</button>
+          aria-label="Keyboard shortcuts"><${Icon} name="help" /><span class="only-wide">keys</span></button>
+        <a class="button quiet compact only-wide" href="../docs" title="The REST API, with examples">REST API</a>
       </div>
     </div>
   </header>`;
@@ -91,5 +92,6 @@ function Help() {
     <div class="keys">${HELP.map(({ keys, does }) => html`
       <div>${keys.map((key, at) => html`${at > 0 && " "}<kbd>${key}</kbd>`)}</div><div>${does}</div>
     `)}</div>
+    <p><a href="../docs">REST API</a></p>
   <//>`;
 }

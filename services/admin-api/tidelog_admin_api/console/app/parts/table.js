@@ -2,13 +2,17 @@
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { Empty } from "./basics.js";
 
+// As --row in tokens.css and phone.css.
 const ROW_PX = 36;
+const PHONE_ROW_PX = 44;
+const phone = matchMedia("(max-width: 820px)");
 // Rows above and below the visible ones, so that quick scrolling shows no gap.
 const MARGIN_ROWS = 12;
 // Up to this number all rows are drawn, and the page scrolls instead of the table.
 const ALL_ROWS = 60;
 // Minimum width of a column without a width. Below it, the table scrolls.
 const LEAST_PX = 110;
+const PHONE_LEAST_PX = 140;
 
 /**
  * `columns`: [{name, width, num, value(row), show(row)}]: rows are sorted by `value`, and cells show
@@ -21,10 +25,11 @@ export function Table({ label, columns, rows, rowKey, sortedBy = "", empty = "No
   const scroller = useRef(null);
   const [first, count] = useWindow(scroller, sorted.length, isAll);
   const shown = sorted.slice(first, first + count);
+  const isWide = useIsWide(scroller, rows.length > 0);
 
   if (!rows.length) return html`<${Empty} title=${empty} />`;
-  return html`<div class="scroller ${isAll ? "free" : ""}" ref=${scroller} role="group"
-    aria-label=${label} tabindex=${isAll ? undefined : 0}>
+  return html`<div class="scroller ${isAll ? "free" : ""} ${isWide ? "wide" : ""}" ref=${scroller} role="group"
+    aria-label=${label} tabindex=${isAll && !isWide ? undefined : 0}>
     <table aria-label=${label} aria-rowcount=${sorted.length + 1} style=${{ minWidth: `${leastWidth(columns)}px` }}>
       <colgroup>${columns.map(({ width }) => html`<col style=${{ width: width ?? "auto" }} />`)}</colgroup>
       <thead><tr>${columns.map(
@@ -41,9 +46,11 @@ export function Table({ label, columns, rows, rowKey, sortedBy = "", empty = "No
   </div>`;
 }
 
+/** Columns without a width share what those in px and percent leave. */
 function leastWidth(columns) {
-  const widths = columns.map(({ width }) => (width?.endsWith("px") ? Number.parseInt(width, 10) : LEAST_PX));
-  return widths.reduce((sum, width) => sum + width, 0);
+  const sumOf = (unit) => columns.reduce((sum, { width }) => sum + (width?.endsWith(unit) ? Number.parseInt(width, 10) : 0), 0);
+  const others = columns.filter(({ width }) => width === undefined).length;
+  return Math.ceil((sumOf("px") + others * (phone.matches ? PHONE_LEAST_PX : LEAST_PX)) / (1 - sumOf("%") / 100));
 }
 
 function Heading({ column, sort, onSort }) {
@@ -67,8 +74,26 @@ function Row({ row, columns, index }) {
 
 function Spacer({ rows, columns }) {
   return html`<tr class="spacer" aria-hidden="true">
-    <td colspan=${columns} style=${{ height: `${rows * ROW_PX}px` }}></td>
+    <td colspan=${columns} style=${{ height: `${rows * rowPx()}px` }}></td>
   </tr>`;
+}
+
+function rowPx() {
+  return phone.matches ? PHONE_ROW_PX : ROW_PX;
+}
+
+/** Whether the table is wider than its place. Then the keyboard has to reach it, to scroll it. */
+function useIsWide(scroller, isShown) {
+  const [isWide, setWide] = useState(false);
+  useEffect(() => {
+    const element = scroller.current;
+    if (!element) return undefined;
+    const resized = new ResizeObserver(() => setWide(element.scrollWidth > element.clientWidth));
+    resized.observe(element);
+    resized.observe(element.firstElementChild);
+    return () => resized.disconnect();
+  }, [isShown]);
+  return isWide;
 }
 
 function useWindow(scroller, total, isAll) {
@@ -79,8 +104,8 @@ function useWindow(scroller, total, isAll) {
     let frame = 0;
     const measure = () => {
       frame = 0;
-      const first = Math.max(0, Math.floor(element.scrollTop / ROW_PX) - MARGIN_ROWS);
-      const count = Math.ceil(element.clientHeight / ROW_PX) + 2 * MARGIN_ROWS;
+      const first = Math.max(0, Math.floor(element.scrollTop / rowPx()) - MARGIN_ROWS);
+      const count = Math.ceil(element.clientHeight / rowPx()) + 2 * MARGIN_ROWS;
       setRange((before) => (before[0] === first && before[1] === count ? before : [first, count]));
     };
     const later = () => (frame ||= requestAnimationFrame(measure));

@@ -18,7 +18,7 @@ export function toneOfEvent({ kind, stage }) {
 }
 
 /** `events`: in the order of the list, each with `at`; `about`: whether to name their subject. */
-export function Timeline({ events, about = true, empty = "Nothing has happened yet." }) {
+export function Timeline({ events, about = true, empty = "There are no events yet." }) {
   const [count, setCount] = useState(SHOWN_AT_ONCE);
   // Events never change, so their elements are neither drawn nor compared again.
   const drawn = useRef(new Map());

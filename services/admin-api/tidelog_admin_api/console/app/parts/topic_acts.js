@@ -7,7 +7,7 @@ import { Act } from "./act.js";
 import { Field, notify } from "./basics.js";
 import { begun } from "./broker_acts.js";
 import { Placement } from "./placement.js";
-import { PlanView } from "./plan.js";
+import { PlanView, Warnings } from "./plan.js";
 import { Table } from "./table.js";
 import { ConfigFields, setValues } from "./topic_config.js";
 
@@ -42,7 +42,7 @@ export function CreateTopic({ onClose, onDone }) {
     <details><summary>Configuration</summary><${ConfigFields} values=${config} onChange=${setConfig} /></details>`;
   return html`<${Act} title="Create a topic" verb="Create it" form=${form} ready=${topic !== ""} subject=${JSON.stringify(body)}
     plan=${() => send({ dry_run: true })}
-    show=${(plan) => html`<${Placement} topic=${topic} assignment=${plan.assignment} />`}
+    show=${(plan) => html`<${Warnings} plan=${plan} /><${Placement} topic=${topic} assignment=${plan.assignment} />`}
     run=${(plan) => send({}, { operation_id: id, ...exactly(plan.assignment) })}
     done=${(answer) => {
       notify(`Topic ${topic} is created.${late(answer, "start its replicas")}`, { name: "Open it", target: href(["topics", topic]) });
@@ -82,10 +82,10 @@ export function ChangeConfig({ topic, onClose, onDone }) {
   return html`<${Act} title=${`Change the configuration of ${topic.topic}`} verb="Change it" ready=${changed.length > 0}
     subject=${JSON.stringify(body)} form=${html`<${ConfigFields} values=${values} onChange=${setValuesNow} defaults=${defaults} />`}
     plan=${() => send({ dry_run: true })}
-    show=${(plan) => html`<${Table} label="What would change" columns=${columns} rows=${plan.changes} rowKey=${(c) => c.key} empty="No changes: all keys already have these values." />`}
+    show=${(plan) => html`<${Warnings} plan=${plan} /><${Table} label="What would change" columns=${columns} rows=${plan.changes} rowKey=${(c) => c.key} empty="No changes: all keys already have these values." />`}
     run=${() => send({})}
     done=${(answer) => {
-      notify(`The configuration of ${topic.topic} is changed.${late(answer, "take it")}`);
+      notify(`The configuration of ${topic.topic} is changed.${late(answer, "apply it")}`);
       onDone();
     }}
     onClose=${onClose} />`;
@@ -107,7 +107,7 @@ export function PartitionCountAct({ topic, onClose }) {
     show=${(plan) => (isLess
       ? html`<p><strong>${plural(topic.partitions - target, "partition")}</strong>, from ${target} to ${topic.partitions - 1}, would be
           deleted with all records, on brokers ${brokers(plan.brokers)}.</p>`
-      : html`<${Placement} topic=${topic.topic} assignment=${plan.assignment} first=${topic.partitions} />`)}
+      : html`<${Warnings} plan=${plan} /><${Placement} topic=${topic.topic} assignment=${plan.assignment} first=${topic.partitions} />`)}
     run=${(plan) => send({}, isLess ? { confirm: topic.topic } : exactly(plan.assignment))}
     done=${(answer) => notify(`${topic.topic} has ${plural(target, "partition")}.${late(answer, isLess ? "delete its replicas" : "start its replicas")}`)}
     onClose=${onClose} />`;
