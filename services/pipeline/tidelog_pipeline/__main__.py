@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from tidelog.missing_extras import exit_not_installed, is_installed
 from tidelog_pipeline.job_command import PROGRAM, parse_choice
 
 # Each job is a package whose module `<name>_job` has a `main(argv)` that returns the exit status.
@@ -19,6 +20,8 @@ JOBS = {
 
 def main(argv: Sequence[str]) -> int:
     package = parse_choice(PROGRAM, "job", JOBS, argv).replace("-", "_")
+    if not is_installed("pyspark", "jinja2"):
+        exit_not_installed(PROGRAM, "tidelog-services[jobs]")
     # Imported on demand: importing Spark takes a second.
     job = importlib.import_module(f"tidelog_pipeline.{package}.{package}_job")
     return int(job.main(argv[1:]))

@@ -21,7 +21,7 @@ from tidelog.history import (
 from tidelog.history.history_file import checked_line
 from tidelog.history.history_format import decode_operation
 from tidelog_pipeline.check.history_files import ByteRange, count_lines, lines_of
-from tidelog_pipeline.check.stages.tables import LINE_COUNTS, OPERATIONS
+from tidelog_pipeline.check.stages.stage_tables import LINE_COUNTS, OPERATIONS
 from tidelog_pipeline.columns import Row
 
 _NAMES = 10_000

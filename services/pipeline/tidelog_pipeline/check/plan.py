@@ -32,7 +32,7 @@ from tidelog.history.report import MAX_NEMESIS_EVENTS, WriteTiming
 from tidelog.model import TopicPartition
 from tidelog_pipeline.check.decoding import count_range_lines, decode_rows
 from tidelog_pipeline.check.history_files import ByteRange, find_files, ranges_of
-from tidelog_pipeline.check.stages import tables
+from tidelog_pipeline.check.stages import stage_tables
 from tidelog_pipeline.check.stages.log_stage import (
     FACTS_OFFSET,
     FACTS_RANK,
@@ -43,7 +43,7 @@ from tidelog_pipeline.check.stages.log_stage import (
 )
 from tidelog_pipeline.check.stages.reader_stage import reader_stage
 from tidelog_pipeline.check.stages.sender_stage import sender_stage
-from tidelog_pipeline.check.stages.tables import Stage
+from tidelog_pipeline.check.stages.stage_tables import Stage
 from tidelog_pipeline.check.stages.task_verdict import Verdict, merge_verdicts
 from tidelog_pipeline.check.stages.timing_stage import (
     overall_stage,
@@ -122,16 +122,18 @@ def _raise_first(
 
 def _operations(spark: SparkSession, ranges: list[ByteRange]) -> DataFrame:
     rows = [(*span, None) for span in ranges]
-    counts = tables.LINE_COUNTS.map(_spread(spark, rows), count_range_lines).collect()
+    counts = stage_tables.LINE_COUNTS.map(_spread(spark, rows), count_range_lines).collect()
     lines = {(row["uri"], row["start"]): row["lines"] for row in counts}
     firsts = accumulate((lines[span.uri, span.start] for span in ranges), initial=1)
     numbered = [(*span, first) for span, first in zip(ranges, firsts, strict=False)]
-    return tables.OPERATIONS.map(_spread(spark, numbered), decode_rows)
+    return stage_tables.OPERATIONS.map(_spread(spark, numbered), decode_rows)
 
 
 def _spread(spark: SparkSession, rows: list[Row]) -> DataFrame:
     """Distributes rows, one to a task."""
-    return spark.createDataFrame(spark.sparkContext.parallelize(rows, len(rows)), tables.RANGES.ddl)
+    return spark.createDataFrame(
+        spark.sparkContext.parallelize(rows, len(rows)), stage_tables.RANGES.ddl
+    )
 
 
 @contextmanager
@@ -184,7 +186,7 @@ def _width(spark: SparkSession, ranges: list[ByteRange]) -> int:
 def _values(operations: DataFrame) -> DataFrame:
     halves = operations.where("kind in ('invoked', 'ended')").withColumn("index", F.lit(0))
     polled = _polled(operations).where(F.col("value") != UNREADABLE_VALUE)
-    return _shaped(halves, tables.VALUES).union(_shaped(polled, tables.VALUES))
+    return _shaped(halves, stage_tables.VALUES).union(_shaped(polled, stage_tables.VALUES))
 
 
 def _polled(operations: DataFrame) -> DataFrame:
@@ -221,7 +223,9 @@ def _log(operations: DataFrame, acknowledged: DataFrame, read: DataFrame) -> Dat
         (_polled(operations).withColumn("flag", F.col("final")), RECORD_RANK),
         (sends, SEND_RANK),
     )
-    shaped = [_shaped(frame.withColumn("rank", F.lit(rank)), tables.LOG) for frame, rank in ranked]
+    shaped = [
+        _shaped(frame.withColumn("rank", F.lit(rank)), stage_tables.LOG) for frame, rank in ranked
+    ]
     first, *rest = shaped
     for frame in rest:
         first = first.union(frame)
@@ -250,7 +254,7 @@ def _staged(frame: DataFrame, stage: Stage, tasks: int) -> DataFrame:
 def _verdict(*staged: DataFrame) -> Verdict:
     parts: list[Row] = []
     for frame in staged:
-        reports = frame.where("report is not null").select(*tables.VERDICTS.names)
+        reports = frame.where("report is not null").select(*stage_tables.VERDICTS.names)
         parts += [tuple(row) for row in reports.collect()]
     return merge_verdicts(parts)
 
@@ -259,7 +263,7 @@ def _timing(acknowledged: DataFrame, report: Report, tasks: int) -> WriteTiming:
     times = acknowledged.select("topic", "partition", F.col("ended_ms").alias("time_ms"))
     windows = windows_of(report.nemesis)
     edges = sorted(time for time in (report.first_send_ms, report.last_send_ms) if time is not None)
-    everywhere = _shaped(times.select("time_ms").distinct(), tables.SUCCESS_TIMES)
+    everywhere = _shaped(times.select("time_ms").distinct(), stage_tables.SUCCESS_TIMES)
     overall = _staged(everywhere, overall_stage(windows, edges), 1).collect()
     if not windows:
         return timing_of([], overall, [])

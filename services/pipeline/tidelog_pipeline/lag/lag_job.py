@@ -22,10 +22,10 @@ from tidelog_pipeline.job_command import JobError, load_action, print_line
 from tidelog_pipeline.job_runner import EXIT_DONE, run
 from tidelog_pipeline.lag.lag_config import ACTIONS, LagConfig, RollupConfig, SampleConfig
 from tidelog_pipeline.lag.rollup import samples_of, worst_followers
+from tidelog_pipeline.lag.rollup_tables import LOCK, has_day, write
 from tidelog_pipeline.lag.sample_writer import SampleWriter
 from tidelog_pipeline.lag.sampler import LagSampler
 from tidelog_pipeline.lag.samples import SLACK_MS, Days, day_of, incomplete_days
-from tidelog_pipeline.lag.tables import LOCK, has_day, write
 from tidelog_pipeline.session import spark_session
 
 # The replication factor of a created topic, if there are enough brokers.

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tidelog.client.clock import Clock
 from tidelog.client.service_states import ServiceStates
-from tidelog.inspection.model import StateRequest
+from tidelog.inspection.state_reports import StateRequest
 from tidelog.model import TopicPartition
 from tidelog_pipeline.lag.sample_writer import SampleWriter
 from tidelog_pipeline.lag.samples import (

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tidelog.inspection.model import NOT_KNOWN, ReplicaState, ServiceState
+from tidelog.inspection.state_reports import NOT_KNOWN, ReplicaState, ServiceState
 from tidelog.model import TopicPartition
 
 REPLICA, QUERY, SILENT = "replica", "query", "silent"

@@ -16,7 +16,7 @@ from tidelog.history.record_order import RecordOrder
 from tidelog.history.skipped_offsets import SkippedRecords
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog_pipeline.check.stages.reader_stage import ReaderFacts
-from tidelog_pipeline.check.stages.tables import LOG, VERDICTS, Stage
+from tidelog_pipeline.check.stages.stage_tables import LOG, VERDICTS, Stage
 from tidelog_pipeline.check.stages.task_verdict import TaskVerdict
 from tidelog_pipeline.check.stages.value_stage import Marks
 from tidelog_pipeline.columns import Row

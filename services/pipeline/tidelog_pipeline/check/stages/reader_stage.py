@@ -25,7 +25,7 @@ from tidelog.history.read_spans import ReadSpans
 from tidelog.history.reader_check import ReaderCheck
 from tidelog.history.record_order import RecordOrder
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check.stages.tables import READ, READERS, Stage
+from tidelog_pipeline.check.stages.stage_tables import READ, READERS, Stage
 from tidelog_pipeline.check.stages.task_verdict import TaskVerdict
 from tidelog_pipeline.check.stages.value_stage import Marks
 from tidelog_pipeline.columns import Row

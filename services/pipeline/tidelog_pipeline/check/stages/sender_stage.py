@@ -10,7 +10,7 @@ from tidelog.history.acknowledged import Leaders, SendOrder
 from tidelog.history.anomalies import PartitionFindings
 from tidelog.history.loss_marks import LossMarks
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check.stages.tables import SENT, VERDICTS, Stage
+from tidelog_pipeline.check.stages.stage_tables import SENT, VERDICTS, Stage
 from tidelog_pipeline.check.stages.task_verdict import TaskVerdict
 from tidelog_pipeline.check.stages.value_stage import Marks
 from tidelog_pipeline.columns import Row

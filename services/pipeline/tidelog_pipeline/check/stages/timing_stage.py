@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from tidelog.history import Nemesis
 from tidelog.history.report import EventGaps, WriteTiming
-from tidelog.history.write_gaps import NO_GAP, Gap, Window, longest_gaps
+from tidelog.history.write_gaps import NO_GAP, Window, WriteGap, longest_gaps
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check.stages.tables import GAPS, SUCCESS_TIMES, Stage
+from tidelog_pipeline.check.stages.stage_tables import GAPS, SUCCESS_TIMES, Stage
 from tidelog_pipeline.columns import Row
 
 # Number of the window that means the entire time.
@@ -24,7 +24,7 @@ ALL_TIME = -1
 class PartitionGap(NamedTuple):
     """The longest gap, and its partition; None: there is no gap."""
 
-    gap: Gap
+    gap: WriteGap
     partition: TopicPartition | None
 
 
@@ -92,10 +92,10 @@ def timing_of(
     events: Sequence[tuple[int, Nemesis]], overall: Iterable[Row], worst: Iterable[Row]
 ) -> WriteTiming:
     """Combines the rows of the two stages."""
-    everywhere = {row[0]: Gap(row[3], row[4]) for row in overall}
+    everywhere = {row[0]: WriteGap(row[3], row[4]) for row in overall}
     longest_of: dict[int, PartitionGap] = {}
     for window, topic, partition, begin_ms, end_ms in worst:
-        found = PartitionGap(Gap(begin_ms, end_ms), TopicPartition(topic, partition))
+        found = PartitionGap(WriteGap(begin_ms, end_ms), TopicPartition(topic, partition))
         longest_of[window] = min(longest_of.get(window, found), found, key=_worst_first)
     around = [
         EventGaps(line, event, everywhere.get(number, NO_GAP), *longest_of.get(number, _NOWHERE))

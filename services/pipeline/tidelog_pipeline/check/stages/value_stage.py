@@ -9,7 +9,7 @@ from tidelog.history.evidence import PollSource
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.value_check import ValueCheck
 from tidelog.model import TopicPartition
-from tidelog_pipeline.check.stages.tables import SENDS, VALUES, Stage
+from tidelog_pipeline.check.stages.stage_tables import SENDS, VALUES, Stage
 from tidelog_pipeline.check.stages.task_verdict import TaskVerdict
 from tidelog_pipeline.columns import Row
 

@@ -26,7 +26,6 @@ from tidelog_pipeline.state_changes.core.table_rows import (
     rows_of_topic,
 )
 
-RAW = Columns(raw="binary")
 # `is_borrowed`: an event of the whole topic, repeated for a partition. The last three columns are
 # used in a row of their own: the numbers of lines that were read, that are no state changes, and
 # that are truncated or wrong.
