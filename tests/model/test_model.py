@@ -40,7 +40,7 @@ def test_a_rule_that_is_switched_off_is_missed(removal: Removal) -> None:
         assert explore(removal.scenario, heals=False).violation is not None
 
 
-def test_a_story_tells_what_each_step_changed_and_what_is_broken() -> None:
+def test_a_story_names_what_each_step_changed_and_what_is_broken() -> None:
     with switched_off(MIN_ISR):
         violation = explore(Scenario("", 2, 1, 1, kinds=of("lag")), heals=False).violation
     assert violation is not None

@@ -46,7 +46,7 @@ PARTIAL_OUT = Path("out/sim.partial.json")
 SEEDS_PER_WORKER = 20
 # CPU time, much more than any seed takes: beyond it, a step is an endless loop.
 SEED_TIMEOUT_S = 120
-MIN_SEEDS_FOR_COVERAGE = 160
+MIN_SEEDS_FOR_COVERAGE = 120
 MAX_SHRUNK = 3
 MAX_SHRINK_RUNS = 40
 PROGRESS_INTERVAL_S = 5.0
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         failed = next((r for r in results if r.violation), None)
         sys.stdout.write(json.dumps(verdict(failed, len(results))) + "\n")
         return 1 if failed else 0
-    return tell(results, report)
+    return print_results(results, report)
 
 
 def _portions(seeds: Sequence[int], size: int) -> Iterator[Sequence[int]]:
@@ -240,7 +240,7 @@ def verdict(failed: Result | None, seeds: int) -> dict[str, object]:
 # -- output --------------------------------------------------------------------------------
 
 
-def tell(results: Sequence[Result], report: Mapping[str, Any]) -> int:
+def print_results(results: Sequence[Result], report: Mapping[str, Any]) -> int:
     """Prints the results and returns the exit status.
 
     - `report`: of these results, and with --append of those of earlier runs
@@ -254,7 +254,7 @@ def tell(results: Sequence[Result], report: Mapping[str, Any]) -> int:
             _say(f"  {times:9,} {name}")
         missing += never_met(counts)
     for result in failed[:MAX_SHRUNK]:
-        _tell_failed(result)
+        _print_failed(result)
     _say(
         f"\n{report['seeds']} seeds in {report['seconds']} s ({report['cpu_seconds']} s of CPU "
         f"each), {report['virtual_seconds']:,} virtual seconds, {report['faults_in_all']:,} "
@@ -267,7 +267,7 @@ def tell(results: Sequence[Result], report: Mapping[str, Any]) -> int:
     return 1 if failed or is_incomplete else 0
 
 
-def _tell_failed(result: Result) -> None:
+def _print_failed(result: Result) -> None:
     """Prints a failed seed with the fewest faults that still cause its failure."""
     _say(f"\nseed {result.seed}: {result.message}")
     if result.violation == THIN:
@@ -316,7 +316,7 @@ def show_one(seed: int, plan: Sequence[Fault] | None = None, *, shrinks: bool = 
     if plan is None:
         require_enough(result)
     if shrinks and result.violation:
-        _tell_failed(result)
+        _print_failed(result)
         return 1
     for fault in result.plan:
         _say(str(fault))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulation.disk_watch import LEFT
 from simulation.held_back import HELD_BACK, noting_held_back
+from simulation.level_rules import ROSE
 from simulation.move_rules import FOUND_BY_MOVE_RULES
 from simulation.readers import RESUMED
 from simulation.store import StoreAnswer
@@ -121,6 +122,7 @@ FOUND_BY_STORE_RULES = (
     "intent finished by a successor",
     ADDED_AGAIN,
     NEWEST_BEFORE_LONGEST,
+    ROSE,
     MEMBER_UNBOUND,
     RESUMED,
 )
@@ -149,7 +151,7 @@ RULES = (
 )
 
 
-def _rule_told(event: Mapping[str, Any]) -> str | None:
+def _rule_of_event(event: Mapping[str, Any]) -> str | None:
     kind, stage = event["kind"], event["stage"]
     if kind == "replica_damaged":
         return DAMAGE_FOUND[event["details"]["at_start"]]
@@ -160,14 +162,14 @@ class Coverage:
     """Counts the rules of one world.
 
     - `noting`: returns a context in which held-back replicas and high watermarks are counted
-    - `told`: counts of what clients were informed of
+    - `informed`: counts of what clients were informed of
     """
 
-    def __init__(self, world: World, invariants: Invariants, told: Counter[str]) -> None:
+    def __init__(self, world: World, invariants: Invariants, informed: Counter[str]) -> None:
         self._rules: Counter[str] = Counter()
         self.noting = partial(noting_held_back, self._rules)
         self._invariants = invariants
-        self._told = told
+        self._told = informed
         self._brokers = world.brokers
         self._etcd = world.etcd
         world.on_log(self._logged)
@@ -186,7 +188,7 @@ class Coverage:
 
     def _logged(self, _process: SimProcess | None, event: dict[str, Any]) -> None:
         told = event["event"] == EVENT
-        rule = _rule_told(event) if told else LOGGED.get(event["event"])
+        rule = _rule_of_event(event) if told else LOGGED.get(event["event"])
         if rule is not None:
             self._rules[rule] += 1
 
@@ -200,7 +202,7 @@ class Coverage:
                 self._conflict(source, answer)
         elif isinstance(answer, (CommandResult, DescribeReplicasResult)):
             if answer.error is not None:
-                self._refused_whole(kind, answer.error.code)
+                self._rejected_entirely(kind, answer.error.code)
         elif isinstance(answer, broker_pb2.DescribeProducersResponse):
             # Only the next holder of a name sends this request, and has a fence appended.
             self._rules[FENCED] += sum(not p.HasField("error") for p in answer.partitions)
@@ -209,16 +211,16 @@ class Coverage:
             if isinstance(answer, admin_pb2.RecoverPartitionsResponse) and answer.HasField("error"):
                 errors.append(answer.error)
             for error in errors:
-                self._refused(kind, ErrorCode(error.code))
+                self._rejected(kind, ErrorCode(error.code))
 
     def _replica_fetched(self, answer: ReplicaFetchResponse) -> None:
         if answer.error is not None:
-            self._refused_whole("replica_fetch", answer.error.code)
+            self._rejected_entirely("replica_fetch", answer.error.code)
         elif answer.session_id == NO_SESSION and not answer.results:
             self._rules[NO_SUCH_SESSION] += 1
         for result in answer.results:
             if result.error is not None:
-                self._refused("replica_fetch", result.error.code)
+                self._rejected("replica_fetch", result.error.code)
             elif result.answer is not None and result.answer.diverging is not None:
                 self._rules[ANSWERED_DIVERGENCE] += 1
             if result.answer is not None and result.answer.producers is not None:
@@ -229,12 +231,12 @@ class Coverage:
             by_broker = source.startswith("broker")
             self._rules[ISR_CONFLICT if by_broker else CONTROLLER_CONFLICT] += 1
 
-    def _refused(self, kind: str, code: ErrorCode) -> None:
+    def _rejected(self, kind: str, code: ErrorCode) -> None:
         rule = REFUSED.get((kind, code))
         if rule is not None:
             self._rules[rule] += 1
 
-    def _refused_whole(self, kind: str, code: ErrorCode) -> None:
+    def _rejected_entirely(self, kind: str, code: ErrorCode) -> None:
         rule = REFUSED_WHOLE.get((kind, code))
         if rule is not None:
             self._rules[rule] += 1

@@ -94,7 +94,7 @@ class DirectedFaults(DirectedSteps):
         if not places:
             return no_end
         place = places[int(fault.args[0]) % len(places)]
-        return self._spawn(self._tell_older_tail(place, fault.duration_ms / 1_000))
+        return self._spawn(self._play_older_tail(place, fault.duration_ms / 1_000))
 
     def _may_lose(self, place: Place) -> bool:
         """Whether any live replica may be elected, by the topic's configuration or a consent."""
@@ -102,7 +102,7 @@ class DirectedFaults(DirectedSteps):
         may = config.get("unclean_leader_election") == "true" or config.get("recovery") == "manual"
         return may and len(place.state.replicas) == 3 and len(place.state.isr) == 3
 
-    async def _tell_older_tail(self, place: Place, whole_s: float) -> None:
+    async def _play_older_tail(self, place: Place, whole_s: float) -> None:
         world, partition = self._world, place.partition
         old = f"broker-{place.state.leader}"
         began = world.loop.time()
@@ -151,9 +151,9 @@ class DirectedFaults(DirectedSteps):
             return no_end
         place = places[int(fault.args[0]) % len(places)]
         followers = [b for b in place.state.replicas if b != place.state.leader]
-        return self._spawn(self._tell_lost_join(place, followers[int(fault.args[0]) % 2]))
+        return self._spawn(self._play_lost_join(place, followers[int(fault.args[0]) % 2]))
 
-    async def _tell_lost_join(self, place: Place, joiner: int) -> None:
+    async def _play_lost_join(self, place: Place, joiner: int) -> None:
         world, partition = self._world, place.partition
         leader, host = place.state.leader, f"broker-{joiner}"
         lift = self._cut(lambda a, b: is_between(a, b, host, ("broker-",)))
@@ -223,9 +223,9 @@ class DirectedFaults(DirectedSteps):
         place = places[choice % len(places)]
         followers = [b for b in place.state.replicas if b != place.state.leader]
         leaves = followers[choice % len(followers)]
-        return self._spawn(self._tell_needless_consent(place, leaves))
+        return self._spawn(self._play_needless_consent(place, leaves))
 
-    async def _tell_needless_consent(self, place: Place, leaves: int) -> None:
+    async def _play_needless_consent(self, place: Place, leaves: int) -> None:
         world, partition = self._world, place.partition
         if self._config(place).get("recovery") != MANUAL:
             Operator(world).have_recovered_by_hand(partition.topic)
@@ -290,7 +290,7 @@ class DirectedFaults(DirectedSteps):
         for broker_id in pair.brokers:
             base_offset = of_follower if broker_id == pair.follower else of_leader
             self._flip_in(broker_id, pair.partition, base_offset, rng)
-        return self._spawn(self._tell_two_damages(pair, fault.duration_ms / 1_000))
+        return self._spawn(self._play_two_damages(pair, fault.duration_ms / 1_000))
 
     def _damageable(self, place: Place, follower: int) -> _Pair | None:
         """Returns the pair if all members hold two committed batches on their disks."""
@@ -348,7 +348,7 @@ class DirectedFaults(DirectedSteps):
         place = PartitionId(replica.topic_id, partition.partition)
         self._world.data_losses.replica_damaged(broker_id, place)
 
-    async def _tell_two_damages(self, pair: _Pair, whole_s: float) -> None:
+    async def _play_two_damages(self, pair: _Pair, whole_s: float) -> None:
         deadline = self._world.loop.time() + whole_s
         while not all(self._has_evidence(b, pair) for b in pair.brokers):
             if self._world.loop.time() >= deadline:
@@ -387,9 +387,9 @@ class DirectedFaults(DirectedSteps):
         choice = int(fault.args[0])
         place = places[choice % len(places)]
         followers = [b for b in place.state.replicas if b != place.state.leader]
-        return self._spawn(self._tell_late_watch(place, followers[choice % len(followers)]))
+        return self._spawn(self._play_late_watch(place, followers[choice % len(followers)]))
 
-    async def _tell_late_watch(self, place: Place, leaves: int) -> None:
+    async def _play_late_watch(self, place: Place, leaves: int) -> None:
         partition = place.partition
         lift = self._cut(lambda a, b: is_between(a, b, f"broker-{leaves}", ("broker-",)))
         left = await self._until(lambda: leaves not in self._isr(partition), LEAVES_WITHIN_S)

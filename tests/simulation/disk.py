@@ -23,7 +23,7 @@ from tidelog_broker.log.disk import Tree
 from tidelog_broker.log.file_id import FileId
 
 
-def refusal(number: int) -> OSError:
+def os_error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
@@ -53,7 +53,7 @@ class SimFile:
         inode.written(position, position + taken)
         inode.touch(position, position + taken)
         if taken < len(data):
-            raise refusal(errno.ENOSPC)
+            raise os_error(errno.ENOSPC)
 
     def read_at(self, size: int, position: int) -> bytes:
         self._disk.check_read(self._path)
@@ -125,25 +125,25 @@ class SimDisk:
 
     # -- faults ------------------------------------------------------------------------
 
-    def take_space(self, wanted: int) -> int:
+    def take_space(self, requested: int) -> int:
         if self.space is None:
-            return wanted
-        taken = min(wanted, self.space)
+            return requested
+        taken = min(requested, self.space)
         self.space -= taken
-        self.failed["space"] += taken < wanted
+        self.failed["space"] += taken < requested
         return taken
 
     def check_sync(self) -> None:
         if self.failing_syncs:
             self.failing_syncs -= 1
             self.failed["sync"] += 1
-            raise refusal(errno.EIO)
+            raise os_error(errno.EIO)
 
     def check_segment_sync(self) -> None:
         if self.failing_segment_syncs:
             self.failing_segment_syncs -= 1
             self.failed["sync"] += 1
-            raise refusal(errno.EIO)
+            raise os_error(errno.EIO)
 
     def check_read(self, path: PurePath) -> None:
         if self.failing_reads:
@@ -160,7 +160,7 @@ class SimDisk:
         if self.failing_writes:
             self.failing_writes -= 1
             self.failed["write"] += 1
-            raise refusal(errno.EIO)
+            raise os_error(errno.EIO)
 
     def hangs(self, *, syncs: bool) -> bool:
         """Whether work of a thread waits. `syncs`: it is a sync that producers wait for."""
@@ -168,7 +168,7 @@ class SimDisk:
         self.failed["hang"] += does
         return does
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Ends the faults: there is room, and nothing fails or hangs any more."""
         self.hanging = ""
         self.space = None
@@ -330,7 +330,7 @@ class SimDisk:
                 raise _missing(path)
             if self.space == 0:
                 self.failed["space"] += 1
-                raise refusal(errno.ENOSPC)
+                raise os_error(errno.ENOSPC)
             inode = names[path.name] = Inode()
         return inode
 
@@ -346,7 +346,7 @@ class SimDisk:
     def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
         names = self.names_in(path.parent)
         if self.take_space(len(data)) < len(data):
-            raise refusal(errno.ENOSPC)
+            raise os_error(errno.ENOSPC)
         inode = Inode(data)
         if sync:
             self.check_sync()
@@ -422,7 +422,7 @@ class SimDisk:
         if source not in self._directories:
             raise _missing(source)
         if self.list_names(target):
-            raise refusal(errno.ENOTEMPTY)
+            raise os_error(errno.ENOTEMPTY)
         for state in (self._directories, self._durable):
             for directory in [d for d in state if d.is_relative_to(source)]:
                 state[target / directory.relative_to(source)] = state.pop(directory)

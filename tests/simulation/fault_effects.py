@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from simulation.faults import Fault
 from simulation.processes import BrokerProcess, Service
 from simulation.topic_lives import AGAIN, GONE, RESIZED
-from tidelog_runtime.metadata.schema import decode_controller, decode_topic
+from tidelog_runtime.metadata.schema import (
+    decode_cluster,
+    decode_controller,
+    decode_topic,
+)
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -105,7 +109,7 @@ def _runs_unpaused(world: World, fault: Fault) -> bool:
     return process is not None and not process.paused
 
 
-def _controller_reigns(world: World, _: Fault) -> bool:
+def _controller_is_active(world: World, _: Fault) -> bool:
     held = world.store_data.get(world.keys.controller)
     return held is not None and world.controllers[decode_controller(held.value).controller_id].alive
 
@@ -122,7 +126,7 @@ def _etcd_is_there(world: World, _: Fault) -> bool:
     return world.etcd.is_there
 
 
-def _refused_leaderless(world: World, _: Fault) -> int:
+def _rejected_leaderless(world: World, _: Fault) -> int:
     return world.etcd.refused_leaderless
 
 
@@ -132,6 +136,11 @@ def _denied_watches(world: World, fault: Fault) -> int:
 
 def _misled(world: World, fault: Fault) -> int:
     return world.etcd.misled[str(fault.args[0])]
+
+
+def _level(world: World, _: Fault) -> int:
+    held = world.store_data.get(world.keys.cluster)
+    return 0 if held is None else decode_cluster(held.value).format_version
 
 
 def _moves_wanted(world: World, _: Fault) -> int:
@@ -172,7 +181,7 @@ def _contents_changed(world: World, fault: Fault, begin: _Begin) -> HadEffect:
 _LOOKS: dict[str, _Look] = {
     "crash_broker": _at_once(_runs),
     "crash_controller": _at_once(_runs),
-    "crash_active_controller": _at_once(_controller_reigns),
+    "crash_active_controller": _at_once(_controller_is_active),
     "pause_broker": _at_once(_runs_unpaused),
     "pause_controller": _at_once(_runs_unpaused),
     "shut_down": _at_once(_runs),
@@ -184,7 +193,7 @@ _LOOKS: dict[str, _Look] = {
     "restored_directory": _contents_changed,
     "swapped_directory": _at_once(_can_be_copied),
     "etcd_away": _at_once(_etcd_is_there),
-    "etcd_leaderless": _counted(_refused_leaderless),
+    "etcd_leaderless": _counted(_rejected_leaderless),
     "watch_loss": _counted(_denied_watches),
     "compaction": _counted(_denied_watches),
     "store_restored": _counted(_misled),
@@ -205,6 +214,8 @@ _LOOKS: dict[str, _Look] = {
     "needless_consent": _counted(lambda w, f: w.directed_reached[f.kind]),
     "two_damages": _counted(lambda w, f: w.directed_reached[f.kind]),
     "late_watch": _counted(lambda w, f: w.directed_reached[f.kind]),
+    # The level is raised above that of the process which is the last one.
+    "rolling_upgrade": _counted(_level),
     "move": _counted(_moves_wanted),
     "move_and_back": _counted(_moves_wanted),
     "move_cancelled": _counted(_moves_wanted),

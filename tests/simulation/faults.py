@@ -229,6 +229,8 @@ KINDS: dict[str, Kind] = {
     "consent": Kind(
         lambda r, _: (r.choice(("last_known", "last_known", "live_replicas")),), (500, 8_000)
     ),
+    # A rolling upgrade to a release with another feature level; this process is the last one.
+    "rolling_upgrade": Kind(_one_host, (18_000, 18_000), 0.0),
 }
 
 

@@ -15,7 +15,7 @@ from simulation.acknowledgers import Acknowledgers
 from simulation.invariants import Invariants
 from simulation.partition_id import PartitionId
 from simulation.replicas import Loss
-from simulation.told_ends import ends_asked, ends_told
+from simulation.told_ends import ends_asked, ends_reported
 from simulation.told_losses import RECREATION_TOLD, ToldLosses
 from simulation.topic_lives import LivesHistory, LivesRead, TopicLives, is_short_lived
 from simulation.unreadable import SKIPPED, Range, Unreadable
@@ -52,7 +52,7 @@ def host_of(client: str) -> str:
     return f"client-{client}"
 
 
-def _asker(host: str, question: int) -> str:
+def _caller(host: str, question: int) -> str:
     return f"{host}, question {question}"
 
 
@@ -84,7 +84,7 @@ class Recorder:
         self._values = count(1)
         self._questions = count(1)
         self.losses = ToldLosses(invariants)
-        self.on_told: list[Callable[[str, object, object], None]] = []
+        self.on_accepted: list[Callable[[str, object, object], None]] = []
         self._lives = TopicLives()
         self._lives_read = LivesRead(invariants.store.lives)
         self._lives_history = LivesHistory()
@@ -372,25 +372,25 @@ class Recorder:
         for partition, topic_id in ends_asked(request):
             self._add_reading(
                 HighWatermarkInvoked(
-                    self._now_ms(), _asker(host, question), *self._key(partition, topic_id)
+                    self._now_ms(), _caller(host, question), *self._key(partition, topic_id)
                 )
             )
         return question
 
-    def told(self, host: str, question: int, request: object, answer: object) -> None:
+    def answer_accepted(self, host: str, question: int, request: object, answer: object) -> None:
         """Notes an answer. In the history each question is a client of its own.
 
         A client may have several questions under way, and does not accept every answer. So ends
         are compared by epoch alone.
         """
-        self._lives.told(host, request, answer)
-        for hear in self.on_told:
+        self._lives.answer_accepted(host, request, answer)
+        for hear in self.on_accepted:
             hear(host, request, answer)
-        for partition, topic_id, end, leader_epoch in ends_told(request, answer):
+        for partition, topic_id, end, leader_epoch in ends_reported(request, answer):
             self._add_reading(
                 HighWatermarkEnded(
                     self._now_ms(),
-                    _asker(host, question),
+                    _caller(host, question),
                     *self._key(partition, topic_id),
                     Outcome.OK,
                     end,
@@ -409,28 +409,28 @@ class Recorder:
             return self._lives_history.name(partition.topic, topic_id), partition.partition
         return partition
 
-    def told_of_another_topic(self, client: str) -> None:
+    def learned_of_another_topic(self, client: str) -> None:
         self.losses.seen[RECREATION_TOLD] += 1
-        self._lives_read.told(client)
+        self._lives_read.recreation_reported(client)
 
-    def election_told(self, client: str, election: UncleanElection) -> None:
+    def election_reported(self, client: str, election: UncleanElection) -> None:
         try:
-            self.losses.election_told(client, self._places(election.partition), election)
+            self.losses.election_reported(client, self._places(election.partition), election)
         except Violation as violation:  # a callback of the library
             self._invariants.note(violation)
 
-    def truncation_told(
+    def truncation_reported(
         self, client: str, error: LogTruncatedError, *, resumes: bool = False
     ) -> None:
         places = self._places(error.partition)
-        self.losses.truncation_told(client, places, error, resumes=resumes)
+        self.losses.truncation_reported(client, places, error, resumes=resumes)
 
     # -- the rest --------------------------------------------------------------------------
 
     def end_invoked(self, client: str, partition: TopicPartition) -> None:
         self.operations.append(HighWatermarkInvoked(self._now_ms(), client, *partition))
 
-    def end_told(self, client: str, partition: TopicPartition, offset: int | None) -> None:
+    def end_reported(self, client: str, partition: TopicPartition, offset: int | None) -> None:
         """Notes the committed end that a client received; None: there was no answer."""
         outcome = Outcome.INFO if offset is None else Outcome.OK
         told = NO_OFFSET if offset is None else offset

@@ -21,6 +21,7 @@ from simulation.power import power_off
 from simulation.processes import BrokerProcess, Service
 from simulation.store import EtcdServer
 from simulation.topic_plans import SYNCED_TOPIC
+from simulation.upgrade_faults import UpgradeFaults
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import PartitionKey
 from tidelog_runtime.metadata.schema import (
@@ -49,6 +50,7 @@ class FaultInjector:
         self._metadata = MetadataFaults(world)
         self._directed = DirectedFaults(world)
         self._directories = DirectoryFaults(world)
+        self._upgrades = UpgradeFaults(world)
         self._begin: dict[str, Callable[[Fault, random.Random], End]] = {
             "loss": self._weather,
             "delay": self._weather,
@@ -88,6 +90,7 @@ class FaultInjector:
             **self._metadata.begin,
             **self._directed.begin,
             **self._directories.begin,
+            **self._upgrades.begin,
         }
 
     @property
@@ -104,6 +107,7 @@ class FaultInjector:
         world.trace("heal")
         self._directed.heal()
         self._directories.heal()
+        self._upgrades.heal()
         self._network.lift_all()
         world.etcd.come_back()
         world.etcd.elect_leader()
@@ -113,25 +117,26 @@ class FaultInjector:
         for service in world.services():
             service.resume()
             self._network.host(service.host).up = True
-            service.machine.disk.mend()
+            service.machine.disk.repair()
             service.release_all()
         # Otherwise a topic could be created or deleted after the world was found to be healthy.
         await self._metadata.over()
+        await self._upgrades.over()
 
     async def _apply(self, fault: Fault, number: int) -> None:
         world = self._world
         await asyncio.sleep(fault.at_ms / 1000 - world.loop.time())
         rng = world.rng(f"fault/{number}/{fault}")
-        self._tell(fault, "begin")
+        self._announce(fault, "begin")
         ends: list[End] = []
         had_effect = began(world, fault, lambda: ends.append(self._begin[fault.kind](fault, rng)))
         await asyncio.sleep(fault.duration_ms / 1000)
         self.effects[fault.kind] += had_effect()
         for end in ends:
             end()
-        self._tell(fault, "end")
+        self._announce(fault, "end")
 
-    def _tell(self, fault: Fault, phase: str) -> None:
+    def _announce(self, fault: Fault, phase: str) -> None:
         self._world.trace(f"fault_{phase}", fault=str(fault))
         for callback in self._world.fault_callbacks:
             callback(fault, phase)
@@ -273,13 +278,13 @@ class FaultInjector:
 
     def _watch_loss(self, fault: Fault, _: random.Random) -> End:
         host = str(fault.args[0])
-        self._world.etcd.refuse_watches(host)
+        self._world.etcd.deny_watches(host)
         return lambda: self._world.etcd.serve_watches(host)
 
     def _compaction(self, _: Fault, __: random.Random) -> End:
         """Compacts the store while it serves no watch, so that all clients read it again."""
         etcd = self._world.etcd
-        etcd.refuse_watches("")
+        etcd.deny_watches("")
 
         def compact() -> None:
             etcd.data.compact(etcd.data.revision)
@@ -348,10 +353,10 @@ class FaultInjector:
         else:
             disk.failing_syncs = int(fault.args[1])
 
-        def mend() -> None:
+        def repair() -> None:
             disk.failing_syncs = disk.failing_segment_syncs = 0
 
-        return mend
+        return repair
 
     def _disk_error(self, fault: Fault, _: random.Random) -> End:
         """Fails the next reads or writes."""
@@ -362,10 +367,10 @@ class FaultInjector:
         else:
             disk.failing_writes = int(times)
 
-        def mend() -> None:
+        def repair() -> None:
             disk.failing_reads = disk.failing_writes = 0
 
-        return mend
+        return repair
 
     def _disk_full(self, fault: Fault, _: random.Random) -> End:
         disk = self._service(fault).machine.disk

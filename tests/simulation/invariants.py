@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from doubles.memory_data import MemoryData
 from simulation.data_losses import DataLosses, replica_in
 from simulation.disk import SimDisk
+from simulation.level_rules import LevelRules
 from simulation.loop import SimProcess
 from simulation.machines import MachineClock
 from simulation.observation import ControlCommand, observed, read_entries
@@ -128,6 +129,7 @@ class Invariants:
         self._data_losses = world.data_losses
         self.losses: list[Loss] = []
         self.store = StoreRules(world.keys, self._data_losses)
+        self._levels = LevelRules(world.keys, self.store.seen)
         self.replicas = ReplicaRules(self.store, self.losses.append)
         self.retention = RetentionRules()
         self._names: dict[PartitionId, TopicPartition] = {}
@@ -170,6 +172,7 @@ class Invariants:
         changes = data.changes_after(self._revision, "")
         self._revision = data.revision
         self._noting(lambda: self.store.absorb(changes))
+        self._noting(lambda: self._levels.absorb(changes))
 
     def _noting(self, judge: Callable[[], None]) -> None:
         """Runs a check in the middle of a production call.
@@ -368,7 +371,7 @@ class Invariants:
         if replica is not None:
             self._noting(lambda: self.replicas.judge(replica, partition))
 
-    def end_told(self, partition: Partition, end: int) -> None:
+    def end_reported(self, partition: Partition, end: int) -> None:
         replica = self._replica_of.get(partition.log)  # type: ignore[call-overload]
         if replica is not None:
             self._noting(lambda: self.replicas.judge_end(replica, partition.leader_epoch, end))
@@ -393,6 +396,8 @@ class Invariants:
         """
         if log.closed:
             return  # deleted during the sync; another log may be in its place
+        if log._unsynced_restores:
+            return  # a batch is being written again in the middle; the next sync is checked
         replica = self._replica_of[log]
         disk = self._machine_of(replica).disk
         durable = replica.durable.look(disk, log.directory)

@@ -36,15 +36,15 @@ class Mover:
     @contextmanager
     def heard(self) -> Iterator[None]:
         """Gives controllers the target moves while the context lasts."""
-        with patched(Controller, "handle", self._telling):
+        with patched(Controller, "handle", self._requesting):
             yield
 
-    def _telling(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        def telling_handle(controller: Controller, *args: Any) -> Any:
+    def _requesting(self, handle: Callable[..., Any]) -> Callable[..., Any]:
+        def handle_with_moves(controller: Controller, *args: Any) -> Any:
             controller.context.request_moves(self.wanted)
             return handle(controller, *args)
 
-        return telling_handle
+        return handle_with_moves
 
     def move(self, choice: int | str, order: int | str) -> TopicPartition | None:
         """Moves a partition to other replicas, or to the same in another order.
@@ -86,12 +86,12 @@ class Mover:
         if wanted is not None:
             self._want(partition, wanted._replace(cancelled=True))
 
-    def _want(self, partition: TopicPartition, wanted: RequestedMove) -> None:
-        self.wanted = {**self.wanted, partition: wanted}
-        if len(wanted.target) == 1:
+    def _want(self, partition: TopicPartition, requested: RequestedMove) -> None:
+        self.wanted = {**self.wanted, partition: requested}
+        if len(requested.target) == 1:
             self._left_one.add(partition)
         world = self._world
-        world.trace("move_wanted", partition=str(partition), wanted=tuple(wanted))
+        world.trace("move_wanted", partition=str(partition), wanted=tuple(requested))
         # A write that every watch reports, as it would that of an operation.
         note = Put(f"{world.keys.root}moves_wanted", b"%d" % self.operations)
         world.store_data.transact(Transaction([], [note]))

@@ -330,7 +330,7 @@ class Network:
         for serving in [s for s in host.servings if s.process is process]:
             serving.ended()
             if noticed:
-                self._tell_caller(serving.call, "connection reset")
+                self._fail_at_caller(serving.call, "connection reset")
 
     # -- calls -------------------------------------------------------------------------
 
@@ -401,14 +401,14 @@ class Network:
         server = host.servers.get(port)
         if server is None:
             if first:
-                self._tell_caller(call, "connection refused")
+                self._fail_at_caller(call, "connection refused")
             return
         serving = Serving(self, call, host, server.process)
         call.servings[serving] = None
         host.servings[serving] = None
         self.loop.call_soon(server.serve, serving, context=server.process.context)
 
-    def _tell_caller(self, call: Call, why: str) -> None:
+    def _fail_at_caller(self, call: Call, why: str) -> None:
         self.send(call.target, call.source, call.fail, f"{call.target}: {why}")
 
     def _keep_alive(self, call: Call) -> None:

@@ -80,7 +80,7 @@ class Observer(Protocol):
     def leader_committed(self, partition: Partition) -> None:
         """The high watermark of a leader has moved."""
 
-    def end_told(self, partition: Partition, end: int) -> None:
+    def end_reported(self, partition: Partition, end: int) -> None:
         """A leader has reported the committed end."""
 
     def command_obeyed(self, commands: ReplicaCommands, command: ControlCommand) -> None:
@@ -119,10 +119,12 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
             patched(ReplicaCommands, "leader_and_isr", lambda take: _obeying(take, observer)),
             patched(ReplicaCommands, "stop_replica", lambda stop: _obeying(stop, observer)),
-            patched(ReplicaCommands, "describe_replicas", lambda tell: _obeying(tell, observer)),
+            patched(
+                ReplicaCommands, "describe_replicas", lambda describe: _obeying(describe, observer)
+            ),
             patched(Divergences, "found", lambda found: _diverging(found, observer)),
             patched(ProducerHistory, "adopt_below_start", lambda learn: _learning(learn, observer)),
-            patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
+            patched(Partition, "committed_end", lambda end: _reporting_end(end, observer)),
             patched(Purgatory, "committed", lambda wait: _waiting(wait, observer)),
             patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
             patched(Partition, "__setattr__", lambda set_: _setting(set_, changed, observer)),
@@ -258,10 +260,10 @@ def _learning(
     return learn
 
 
-def _telling(original: Callable[..., int], observer: Observer) -> Callable[..., int]:
+def _reporting_end(original: Callable[..., int], observer: Observer) -> Callable[..., int]:
     def committed_end(partition: Partition, known_epoch: int) -> int:
         end = original(partition, known_epoch)
-        observer.end_told(partition, end)
+        observer.end_reported(partition, end)
         return end
 
     return committed_end

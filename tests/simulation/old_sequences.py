@@ -49,7 +49,7 @@ class OldSequences:
         self._first: dict[TopicPartition, _Written] = {}
         self._identity = (-1, -1)
 
-    def told(self, host: str, request: object, answer: object) -> None:
+    def answer_accepted(self, host: str, request: object, answer: object) -> None:
         """Notes an answer that a client has accepted."""
         if not host.startswith(self._holders) or not isinstance(answer, broker_pb2.ProduceResponse):
             return

@@ -28,6 +28,10 @@ MOVE_SHARE = 0.5
 # is drawn last, and is no story, so that the other faults of a seed do not depend on it.
 LATE_WATCH_SHARE = 0.15
 LATE_WATCH = "late_watch"
+# The share of seeds with a rolling upgrade. It restarts every process, beside which other faults
+# show less.
+UPGRADE_SHARE = 0.05
+UPGRADE = "rolling_upgrade"
 
 
 # Kinds with which a plan continues whose faults had too little effect: they begin soon, are short,
@@ -76,15 +80,18 @@ def _draw(seed: int, size: Size) -> tuple[list[Fault], str]:
     if rng.random() < MOVE_SHARE:
         plan += MOVE_STORIES[seed % len(MOVE_STORIES)](rng, cluster)
     if rng.random() < LATE_WATCH_SHARE:
-        plan.append(_draw_late_watch(rng, cluster))
+        plan.append(_draw_long(LATE_WATCH, rng, cluster))
+    if rng.random() < UPGRADE_SHARE:
+        plan.append(_draw_long(UPGRADE, rng, cluster))
     return plan, name
 
 
-def _draw_late_watch(rng: random.Random, cluster: Cluster) -> Fault:
-    kind = KINDS[LATE_WATCH]
+def _draw_long(name: str, rng: random.Random, cluster: Cluster) -> Fault:
+    """Returns a fault that has its whole duration."""
+    kind = KINDS[name]
     duration_ms = kind.durations_ms[0]
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_END_MS - duration_ms)
-    return Fault(at_ms, LATE_WATCH, kind.args(rng, cluster), duration_ms)
+    return Fault(at_ms, name, kind.args(rng, cluster), duration_ms)
 
 
 def draw_one_more(rng: random.Random, size: Size, now_ms: int) -> Fault:

@@ -34,6 +34,7 @@ from simulation.twins import machine_at
 from tidelog import record_batch
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.feature_levels import SUPPORTED, LevelRange
 from tidelog.model import Batch
 from tidelog.rpc.status import from_status
 from tidelog_broker.boundaries import Boundaries
@@ -53,6 +54,7 @@ from tidelog_runtime.metadata.broker_directories import (
     RejectionCause,
     decode_broker_directory,
 )
+from tidelog_runtime.metadata.cluster_id import UnsupportedLevelError
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
@@ -81,6 +83,8 @@ class Service:
         self.address = address
         self.machine: Machine = Machine(host, world.loop)
         self.incarnation = 0
+        # The feature levels of the release with which it is started next.
+        self.levels: LevelRange = SUPPORTED
         self.process: SimProcess | None = None
         self.exit_status: int | None = None
         self.stop_requested: asyncio.Event | None = None
@@ -271,7 +275,7 @@ class BrokerProcess(Service):
         )
         try:
             return await run_incarnation(broker, edge, self.stop_requested)
-        except (DataDirectoryError, OSError) as error:
+        except (DataDirectoryError, UnsupportedLevelError, OSError) as error:
             return await self._cannot_start(process, error)
 
     async def _cannot_start(self, process: SimProcess, error: Exception) -> int:
@@ -312,6 +316,7 @@ class BrokerProcess(Service):
                     broker_id=self.broker_id,
                     boot_id=self.machine.boot_id,
                     rng=rng,
+                    levels=self.levels,
                 ),
                 peers=SimPeers(world),
                 controllers=SimControllers(world),
@@ -326,6 +331,7 @@ class BrokerProcess(Service):
                 without_deltas=record_batch.without_deltas,
                 state_changes=StateChangeLog(self.host, self.machine.clock),
                 host=self.host,
+                levels=self.levels,
             ),
         )
 
@@ -398,6 +404,7 @@ class ControllerProcess(Service):
                 command_timeout_ms=timeout_ms,
                 # Intervals between writes prevent some interleavings of many changes.
                 intervals=world.rng(f"{process.name}/pace").choice((Intervals(0, 0), INTERVALS)),
+                levels=self.levels,
             ),
             ControllerEntry(self.controller_id, self.address),
             lease_ttl_seconds=world.settings.lease_ttl_seconds,

@@ -71,7 +71,9 @@ class Reader:
             max_wait_ms=FETCH_WAIT_MS,
             on_out_of_range=OnOutOfRange.ERROR,
             on_damage="skip",
-            on_unclean_election=lambda told: self._recorder.election_told(self.name, told),
+            on_unclean_election=lambda election: self._recorder.election_reported(
+                self.name, election
+            ),
         )
         async with consumer:
             consumer.assign(self.partitions)
@@ -88,7 +90,7 @@ class Reader:
                 try:
                     records = await consumer.poll(POLL_TIMEOUT_MS)
                 except TidelogError as error:
-                    repositioned |= await self._told(consumer, error)
+                    repositioned |= await self._handle_error(consumer, error)
                     continue
                 self._recorder.polled(self.name, records, repositioned=repositioned)
                 repositioned -= {TopicPartition(r.topic, r.partition) for r in records}
@@ -110,14 +112,16 @@ class Reader:
             self._recorder.losses.seen[RESUMED] += 1
         return True
 
-    async def _told(self, consumer: Consumer, error: TidelogError) -> frozenset[TopicPartition]:
+    async def _handle_error(
+        self, consumer: Consumer, error: TidelogError
+    ) -> frozenset[TopicPartition]:
         """Reacts to an error, and returns the partitions in which the consumer was repositioned."""
         if isinstance(error, LogTruncatedError):
             resumes = self._rng is not None
-            self._recorder.truncation_told(self.name, error, resumes=resumes)
+            self._recorder.truncation_reported(self.name, error, resumes=resumes)
         moves = error.code is ErrorCode.OFFSET_OUT_OF_RANGE
         if error.code in _UNKNOWN_TOPIC and is_short_lived(self.partitions[0].topic):
-            self._recorder.told_of_another_topic(self.name)
+            self._recorder.learned_of_another_topic(self.name)
             moves = True
         if not moves:
             await asyncio.sleep(RETRY_PAUSE_S)

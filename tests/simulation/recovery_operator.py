@@ -103,12 +103,12 @@ class Operator:
 
     async def _ask_the_impossible(self, topics: list[str]) -> None:
         async with self._client.admin() as admin:
-            await _refused(admin, NO_SUCH_TOPIC, 0)
+            await _require_rejection(admin, NO_SUCH_TOPIC, 0)
             for topic in topics:
-                await _refused(admin, topic, NO_SUCH_PARTITION)
+                await _require_rejection(admin, topic, NO_SUCH_PARTITION)
 
 
-async def _refused(admin: Admin, topic: str, partition: int) -> None:
+async def _require_rejection(admin: Admin, topic: str, partition: int) -> None:
     try:
         results = await admin.recover_partitions(topic, [partition], TIMEOUT_MS)
     except TidelogError as error:

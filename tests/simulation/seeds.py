@@ -39,18 +39,18 @@ class SeedChoice(NamedTuple):
     how_many: int = 0
     listed: tuple[int, ...] = ()
 
-    def chosen(self, first: int, wanted: PlanFilter = ANY_PLAN) -> Sequence[int]:
+    def chosen(self, first: int, plan_filter: PlanFilter = ANY_PLAN) -> Sequence[int]:
         """Returns the seeds to run.
 
         Listed seeds with another plan are left out. Otherwise the search skips them until there
         are `how_many`.
         """
         if self.listed:
-            return [seed for seed in self.listed if wanted.passes(seed)]
-        if not any(wanted):
+            return [seed for seed in self.listed if plan_filter.passes(seed)]
+        if not any(plan_filter):
             return range(first, first + self.how_many)
         searched = islice(count(first), MAX_SEEDS_SEARCHED)
-        return list(islice(filter(wanted.passes, searched), self.how_many))
+        return list(islice(filter(plan_filter.passes, searched), self.how_many))
 
 
 def parse_seeds(text: str) -> SeedChoice:

@@ -118,7 +118,7 @@ class EtcdServer:
     def reached_by(self, process: SimProcess) -> EtcdServer:
         return self._misled.get(process, self)
 
-    def refuse_watches(self, host: str) -> None:
+    def deny_watches(self, host: str) -> None:
         """Ends the watches of a host, or with an empty name all, and rejects new ones.
 
         This lasts until `serve_watches`.
@@ -129,7 +129,7 @@ class EtcdServer:
             self._break(stream)
 
     def serve_watches(self, host: str) -> None:
-        """Ends one `refuse_watches` of the same name."""
+        """Ends one `deny_watches` of the same name."""
         if host in self._refused:
             self._refused.remove(host)
 
@@ -145,15 +145,15 @@ class EtcdServer:
         A later call sets a later revision. Answers to requests are not delayed.
         """
         self._late[process] = beyond
-        self._tell_all(process)
+        self._publish_all(process)
 
     def delay_no_more(self, process: SimProcess) -> None:
         if self._late.pop(process, None) is not None:
-            self._tell_all(process)
+            self._publish_all(process)
 
-    def _tell_all(self, process: SimProcess) -> None:
+    def _publish_all(self, process: SimProcess) -> None:
         for stream in [s for s in self._streams if s.process is process]:
-            self._tell(stream)
+            self._publish(stream)
 
     def _revision_for(self, process: SimProcess) -> int:
         return min(self.data.revision, self._late.get(process, self.data.revision))
@@ -268,18 +268,18 @@ class EtcdServer:
             return
         self._told_revision = self.data.revision
         for stream in self._streams:
-            self._tell(stream)
+            self._publish(stream)
 
-    def _tell(self, stream: _Stream) -> None:
+    def _publish(self, stream: _Stream) -> None:
         revision = self._revision_for(stream.process)
-        if not self._network.send(self.process.host, stream.process, stream.told, revision):
+        if not self._network.send(self.process.host, stream.process, stream.published, revision):
             self._loop.call_later(
-                RESEND_DELAY_S, self._tell_again, stream, context=self.process.context
+                RESEND_DELAY_S, self._publish_again, stream, context=self.process.context
             )
 
-    def _tell_again(self, stream: _Stream) -> None:
+    def _publish_again(self, stream: _Stream) -> None:
         if stream in self._streams and stream.process.alive:
-            self._tell(stream)
+            self._publish(stream)
 
 
 class _Stream:
@@ -291,7 +291,7 @@ class _Stream:
         self.ended = False
         self.wake = asyncio.Event()
 
-    def told(self, revision: int) -> None:
+    def published(self, revision: int) -> None:
         self.revision = max(self.revision, revision)
         self.wake.set()
 
@@ -429,7 +429,7 @@ class SimStore:
             stream, server = _Stream(self._process), self._server
             self._streams[stream] = None
             try:
-                stream.told(await self.ask("watch", stream))
+                stream.published(await self.ask("watch", stream))
                 if not server.data.history_reaches(view.revision):
                     server.read_anew += 1
                     differences = view.catch_up(await self.snapshot(view.prefix))

@@ -46,9 +46,7 @@ def test_nothing_is_violated_where_data_are_cold(
         begun += 1
         begin(self, log, cold, woken)
 
-    monkeypatch.setattr(
-        SimFile, "read_cached", lambda file, *asked: chance.read_cached(file, *asked)
-    )
+    monkeypatch.setattr(SimFile, "read_cached", lambda file, *args: chance.read_cached(file, *args))
     monkeypatch.setattr(ColdReads, "begin", counted)
     result = run_seed(seed)
     assert result.violation is None, result.message

@@ -146,7 +146,7 @@ def test_writes_go_on_while_a_leader_is_cut_off_from_all_its_followers(
     assert longest_ms < CUT_MS
 
 
-def test_one_follower_that_is_cut_off_deposes_nobody() -> None:
+def test_one_follower_that_is_cut_off_deposes_no_leader() -> None:
     def cut(state: LeaderAndIsr) -> Callable[[str, str], bool]:
         follower = next(b for b in state.replicas if b != state.leader)
         pair = {f"broker-{state.leader}", f"broker-{follower}"}

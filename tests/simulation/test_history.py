@@ -43,12 +43,12 @@ def acknowledged(
     broker: str,
     value: int,
     offset: int,
-    told: int | None = None,
+    base_offset: int | None = None,
     error: int | None = None,
 ) -> int:
     """Records an acknowledgement by `broker` in EPOCH; returns the broker that the history names.
 
-    - `told`: the base offset of the answer, if the batch is not its first
+    - `base_offset`: the base offset of the answer, if the batch is not its first
     """
     recorder.send_invoked(CLIENT, SEA, [value])
     failure = None if error is None else errors_pb2.Error(code=cast(Any, error))
@@ -56,7 +56,7 @@ def acknowledged(
         partitions=[
             broker_pb2.ProducePartitionResult(
                 topic=SEA.topic,
-                base_offset=offset if told is None else told,
+                base_offset=offset if base_offset is None else base_offset,
                 leader_epoch=EPOCH,
                 error=failure,
             )
@@ -90,23 +90,27 @@ def test_a_new_leader_that_answers_what_is_sent_again_does_not_lead_in_the_old_e
 
 def test_each_batch_of_an_answer_was_acknowledged_by_its_broker() -> None:
     told = recorder(Leaders(broker_1=EPOCH))
-    assert acknowledged(told, "broker-1", value=1, offset=7, told=5) == 1
+    assert acknowledged(told, "broker-1", value=1, offset=7, base_offset=5) == 1
 
 
-def test_a_refusal_acknowledges_nothing() -> None:
+def test_a_rejection_acknowledges_nothing() -> None:
     told = recorder(Leaders(broker_1=EPOCH))
     assert acknowledged(told, "broker-1", value=1, offset=0, error=1) == NO_BROKER
 
 
 def fetched(
-    recorder: Recorder, host: str, high_watermark: int, leader_epoch: int, asked: int | None = None
+    recorder: Recorder,
+    host: str,
+    high_watermark: int,
+    leader_epoch: int,
+    recorded: int | None = None,
 ) -> None:
-    """Records an answer. `asked`: the number of a question that was recorded before."""
+    """Records an answer. `recorded`: the number of a question that was recorded before."""
     request, answer = broker_pb2.FetchRequest(), broker_pb2.FetchResponse()
     request.partitions.add(topic=SEA.topic, topic_id="id")
     answer.partitions.add(topic=SEA.topic, high_watermark=high_watermark, leader_epoch=leader_epoch)
-    question = recorder.asked(host, request) if asked is None else asked
-    recorder.told(host, question, request, answer)
+    question = recorder.asked(host, request) if recorded is None else recorded
+    recorder.answer_accepted(host, question, request, answer)
 
 
 def test_a_high_watermark_that_falls_from_one_epoch_to_the_next_is_found() -> None:
@@ -129,11 +133,11 @@ def test_an_answer_that_was_long_on_its_way_is_no_fall() -> None:
     request.partitions.add(topic=SEA.topic, topic_id="id")
     late = told.asked("client-c2", request)
     fetched(told, "client-c1", 10, EPOCH)
-    fetched(told, "client-c2", 8, EPOCH, asked=late)
+    fetched(told, "client-c2", 8, EPOCH, recorded=late)
     assert found(told) == {}
 
 
-def test_a_leader_that_does_not_know_the_end_tells_none() -> None:
+def test_a_leader_that_does_not_know_the_end_reports_none() -> None:
     told = recorder(Leaders())
     fetched(told, "client-c1", 10, EPOCH)
     fetched(told, "client-c2", -1, EPOCH + 1)

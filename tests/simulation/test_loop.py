@@ -108,7 +108,7 @@ def test_a_wait_that_nothing_will_end_is_found(loop: SimLoop) -> None:
         loop.run(asyncio.Event().wait())
 
 
-def test_an_exception_that_nobody_takes_ends_the_run(loop: SimLoop) -> None:
+def test_an_unhandled_exception_ends_the_run(loop: SimLoop) -> None:
     async def main() -> None:
         asyncio.get_running_loop().call_later(1, lambda: 1 // 0)
         await asyncio.sleep(10)

@@ -106,14 +106,14 @@ def test_reordering_lets_a_message_be_overtaken(net: Net) -> None:
     assert len(requests) == 20
 
 
-def test_nobody_listening_refuses_at_once(net: Net) -> None:
+def test_a_port_without_a_listener_refuses_connections_at_once(net: Net) -> None:
     net.network.stop_listening(ADDRESS)
     with pytest.raises(CallFailedError, match="connection refused"):
         net.call()
     assert net.loop.time() < 1
 
 
-def test_a_machine_that_is_down_does_not_even_refuse(net: Net) -> None:
+def test_a_machine_that_is_down_does_not_even_refuse_connections(net: Net) -> None:
     net.network.host("server").up = False
     with pytest.raises(CallFailedError, match="no answer"):
         net.call()
@@ -139,7 +139,7 @@ def test_an_open_connection_to_a_machine_that_is_gone_ends_by_its_pings(net: Net
     assert 10 < net.loop.time() < 20
 
 
-def test_a_dial_tells_who_listens(net: Net) -> None:
+def test_a_dial_finds_out_whether_a_process_listens(net: Net) -> None:
     assert net.run(lambda: net.network.dial(ADDRESS, 200)) is True
     net.loop.pause(net.echo.process)
     assert net.run(lambda: net.network.dial(ADDRESS, 200)) is True
@@ -148,7 +148,7 @@ def test_a_dial_tells_who_listens(net: Net) -> None:
     assert net.run(lambda: net.network.dial(ADDRESS, 200)) is None
 
 
-def test_whoever_hangs_up_ends_what_serves_it(net: Net) -> None:
+def test_a_caller_that_hangs_up_ends_the_work_for_its_call(net: Net) -> None:
     ended: list[str] = []
 
     async def work() -> None:

@@ -172,7 +172,7 @@ class DamagedEnd(Story):
         broker.release()
 
 
-def told(story: Story) -> Story:
+def played(story: Story) -> Story:
 
     async def main() -> None:
         client = story.world.client("client")
@@ -197,13 +197,13 @@ def judge(story: Story, seed: int) -> bool:
 
 @pytest.mark.timeout(300)
 def test_a_power_failure_costs_the_only_copy_no_record_that_is_still_on_its_disk() -> None:
-    with_gaps = sum(judge(told(Story(seed)), seed) for seed in SEEDS)
+    with_gaps = sum(judge(played(Story(seed)), seed) for seed in SEEDS)
     assert with_gaps >= len(SEEDS) / 8, "too few power failures left a gap to judge anything by"
 
 
 @pytest.mark.timeout(300)
 def test_bad_sectors_cost_the_only_copy_no_record_that_lies_beside_them() -> None:
-    with_gaps = sum(judge(told(BadSectors(seed)), seed) for seed in SECTOR_SEEDS)
+    with_gaps = sum(judge(played(BadSectors(seed)), seed) for seed in SECTOR_SEEDS)
     assert with_gaps >= len(SECTOR_SEEDS) / 2
 
 
@@ -211,6 +211,6 @@ def test_bad_sectors_cost_the_only_copy_no_record_that_lies_beside_them() -> Non
 @pytest.mark.timeout(300)
 def test_the_only_copy_uses_no_offset_again_that_was_acknowledged() -> None:
     for seed in SECTOR_SEEDS:
-        story = told(DamagedEnd(seed, flush_interval_ms=FLUSH_INTERVAL_MS))
+        story = played(DamagedEnd(seed, flush_interval_ms=FLUSH_INTERVAL_MS))
         assert judge(story, seed)
         assert story.next_offset == RECORDS, f"seed {seed}"

@@ -251,7 +251,7 @@ def test_appends_that_are_dated_by_a_clock_that_jumped_back_are_found(
 
 
 @pytest.mark.timeout(300)
-def test_a_store_that_is_older_than_what_a_controller_has_told_of_is_found_to_be_believed(
+def test_a_store_older_than_what_a_controller_has_reported_is_found_to_be_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MeasuredStore, "observe_revision", lambda *_: None)

@@ -35,7 +35,7 @@ NAME = "recovered_without_consent"
 MAX_SEEDS = 40
 
 
-def faults_told(lines: list[str]) -> list[Fault]:
+def printed_faults(lines: list[str]) -> list[Fault]:
     found: list[Fault] = []
     for line in lines:
         try:
@@ -46,7 +46,7 @@ def faults_told(lines: list[str]) -> list[Fault]:
 
 
 @pytest.mark.timeout(300)
-def test_a_failure_is_told_with_the_fewest_faults_and_the_events_around_it(
+def test_a_failure_is_printed_with_the_fewest_faults_and_the_events_around_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     recover_without_consent(monkeypatch)
@@ -57,7 +57,7 @@ def test_a_failure_is_told_with_the_fewest_faults_and_the_events_around_it(
     told = capsys.readouterr().out.splitlines()
     begin = max(n for n, line in enumerate(told) if line.startswith(f"seed {seed}: {NAME}"))
     end = told.index(f"again: make sim SEED={seed}")
-    faults = faults_told(told[begin:end])
+    faults = printed_faults(told[begin:end])
     assert 0 < len(faults) < len(draw_plan(seed, Settings()))
     assert run_seed(seed, faults).violation == NAME
     events = told[begin + 1 + len(faults) : end]
@@ -175,12 +175,12 @@ def fails_by_the_culprit(seed: int, plan: Sequence[Fault] | None = None, **_: ob
     return Result(seed, faults, violation=violation, message=f"{NAME}: it does not hold")
 
 
-def test_one_seed_is_told_with_all_its_faults(
+def test_one_seed_is_printed_with_all_its_faults(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(simulation.__main__, "run_seed", fails_by_the_culprit)
     assert main(["--seed", "7"]) == 1
-    assert faults_told(capsys.readouterr().out.splitlines()) == [FAULT, CULPRIT, FAULT]
+    assert printed_faults(capsys.readouterr().out.splitlines()) == [FAULT, CULPRIT, FAULT]
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -197,11 +197,11 @@ def test_one_seed_is_shrunk_where_that_is_asked_for(
     assert main(["--seed", "7", "--shrink", *options]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[1] == f"seed 7: {NAME}: it does not hold"
-    assert faults_told(told) == [CULPRIT]
+    assert printed_faults(told) == [CULPRIT]
 
 
 @pytest.mark.parametrize(
-    ("options", "asked"),
+    ("options", "expected"),
     [
         (["--seeds", "3,17,40-42"], [3, 17, 40, 41, 42]),
         (["--seeds", "2", "--first", "9"], [9, 10]),
@@ -209,9 +209,9 @@ def test_one_seed_is_shrunk_where_that_is_asked_for(
     ],
 )
 def test_seeds_are_named_by_their_number_or_as_a_list(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str], asked: list[int]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str], expected: list[int]
 ) -> None:
-    assert seeds_run(monkeypatch, tmp_path, options) == asked
+    assert seeds_run(monkeypatch, tmp_path, options) == expected
 
 
 def test_seeds_are_chosen_by_a_kind_of_fault_in_their_plan(
@@ -279,7 +279,7 @@ def test_a_stored_plan_names_its_seed(
     path.write_text(f"# Seed: 7\n# It fails by the culprit.\n{FAULT}\n{CULPRIT}\n")
     assert main(["--plan", str(path)]) == 1
     told = capsys.readouterr().out.splitlines()
-    assert faults_told(told) == [FAULT, CULPRIT]
+    assert printed_faults(told) == [FAULT, CULPRIT]
     assert told[-1].startswith("seed 7: ")
     assert read_plan(path) == ("culprit", 7, "It fails by the culprit.", [FAULT, CULPRIT])
 

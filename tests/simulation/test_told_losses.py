@@ -22,7 +22,7 @@ PLACE = PartitionId("id-of-sea", 0)
 LOSS = Loss(PLACE, leader_epoch=5, first_offset=10, end_offset=12)
 
 
-def told_losses(*losses: Loss) -> ToldLosses:
+def reported_losses(*losses: Loss) -> ToldLosses:
     committed = Committed()
     committed.log.add(Entry(0, 10, 3, 0))
     committed.log.add(Entry(10, 11, 5, 0))
@@ -44,35 +44,35 @@ def record(offset: int, leader_epoch: int) -> Record:
 
 
 def test_reading_on_behind_a_loss_without_a_word_is_found() -> None:
-    told = told_losses(LOSS)
+    told = reported_losses(LOSS)
     told.read("c1", PLACE, [record(11, 3)])
     with pytest.raises(Violation, match="truncation_passed_over"):
         told.read("c1", PLACE, [record(12, 5)])
 
 
 def test_who_has_sought_since_passes_nothing_over() -> None:
-    told = told_losses(LOSS)
+    told = reported_losses(LOSS)
     told.read("c1", PLACE, [record(11, 3)])
     told.sought("c1", PLACE)
     told.read("c1", PLACE, [record(12, 5)])
 
 
 def test_who_read_nothing_that_was_given_up_passes_nothing_over() -> None:
-    told = told_losses(LOSS)
+    told = reported_losses(LOSS)
     told.read("c1", PLACE, [record(9, 3), record(10, 5)])
     assert told.untold("c1", only_where_later=False) is None
 
 
-def test_a_loss_is_to_be_told_to_who_had_it_acknowledged() -> None:
-    told = told_losses(LOSS)
+def test_a_client_is_to_be_informed_of_a_loss_that_it_had_acknowledged() -> None:
+    told = reported_losses(LOSS)
     told.acknowledged("p1", PLACE, 11, 3)
     assert told.untold("p1", only_where_later=False) == LOSS
-    told.election_told("p1", [PLACE], UncleanElection(SEA, 5, 12, 3))
+    told.election_reported("p1", [PLACE], UncleanElection(SEA, 5, 12, 3))
     assert told.untold("p1", only_where_later=False) is None
 
 
-def test_who_has_not_heard_of_the_new_leader_need_not_be_told_yet() -> None:
-    told = told_losses(LOSS)
+def test_a_client_without_the_new_leader_need_not_be_informed_yet() -> None:
+    told = reported_losses(LOSS)
     told.acknowledged("p1", PLACE, 11, 3)
     assert told.untold("p1", only_where_later=True) is None
     told.acknowledged("p1", PLACE, 12, 5)
@@ -81,21 +81,21 @@ def test_who_has_not_heard_of_the_new_leader_need_not_be_told_yet() -> None:
 
 def test_an_election_that_there_was_not_is_found() -> None:
     with pytest.raises(Violation, match="told_of_no_election"):
-        told_losses(LOSS).election_told("c1", [PLACE], UncleanElection(SEA, 6, 12, 3))
+        reported_losses(LOSS).election_reported("c1", [PLACE], UncleanElection(SEA, 6, 12, 3))
 
 
 def test_a_truncation_that_there_was_not_is_found() -> None:
     with pytest.raises(Violation, match="told_of_no_truncation"):
-        told_losses(LOSS).truncation_told("c1", [PLACE], LogTruncatedError(SEA, 10, 3, 5))
+        reported_losses(LOSS).truncation_reported("c1", [PLACE], LogTruncatedError(SEA, 10, 3, 5))
 
 
 def test_a_truncation_that_there_was_is_none() -> None:
-    told_losses(LOSS).truncation_told("c1", [PLACE], LogTruncatedError(SEA, 12, 3, 5))
+    reported_losses(LOSS).truncation_reported("c1", [PLACE], LogTruncatedError(SEA, 12, 3, 5))
 
 
 def test_a_reader_may_hear_late_of_a_partition_that_was_added_twice() -> None:
-    told = told_losses()
+    told = reported_losses()
     told._invariants.store.first_epochs[PLACE] = [5, 7]
-    told.truncation_told("c1", [PLACE], LogTruncatedError(SEA, 10, 3, 5))
+    told.truncation_reported("c1", [PLACE], LogTruncatedError(SEA, 10, 3, 5))
     with pytest.raises(Violation, match="told_of_no_truncation"):
-        told.truncation_told("c1", [PLACE], LogTruncatedError(SEA, 10, 5, 6))
+        told.truncation_reported("c1", [PLACE], LogTruncatedError(SEA, 10, 5, 6))

@@ -28,7 +28,7 @@ def fetched(lives: TopicLives, topic_id: str, offset: int, value: int) -> None:
     request.partitions.add(topic=topic, partition=partition, topic_id=topic_id)
     answer = broker_pb2.FetchResponse()
     answer.partitions.add(topic=topic, partition=partition, batches=[batch_to_wire(batch)])
-    lives.told("client-c", request, answer)
+    lives.answer_accepted("client-c", request, answer)
 
 
 def record(offset: int, value: int) -> Record:
@@ -43,7 +43,7 @@ def test_a_record_belongs_to_the_topic_that_it_was_fetched_from() -> None:
     assert lives.given_in("client-c", record(0, 8), 8) == "new"
 
 
-def test_a_record_that_nobody_sent_is_found() -> None:
+def test_a_record_that_no_client_sent_is_found() -> None:
     with pytest.raises(Violation, match="given_by_nobody"):
         TopicLives().given_in("client-c", record(0, 7), 7)
 
@@ -55,17 +55,17 @@ def test_going_on_in_another_topic_without_a_word_is_found() -> None:
         read.read("c", AGAIN, "new")
 
 
-def test_going_on_in_another_topic_when_told_is_none() -> None:
+def test_a_client_informed_of_a_recreation_may_continue_in_the_new_topic() -> None:
     read = LivesRead({AGAIN.topic: ["former", "new"]})
     read.read("c", AGAIN, "former")
-    read.told("c")
+    read.recreation_reported("c")
     read.read("c", AGAIN, "new")
 
 
-def test_going_back_to_a_former_topic_is_found_even_when_told() -> None:
+def test_going_back_to_a_former_topic_is_found_in_an_informed_client() -> None:
     read = LivesRead({AGAIN.topic: ["former", "new"]})
     read.read("c", AGAIN, "new")
-    read.told("c")
+    read.recreation_reported("c")
     with pytest.raises(Violation, match="former_topic_read"):
         read.read("c", AGAIN, "former")
 

@@ -36,7 +36,7 @@ def ends_asked(request: object) -> Iterator[Asked]:
                 yield Asked(TopicPartition(listed.topic, listed.partition), listed.topic_id)
 
 
-def ends_told(request: object, answer: object) -> Iterator[Told]:
+def ends_reported(request: object, answer: object) -> Iterator[Told]:
     """Yields the ends of the requested partitions; a leader that does not know an end omits it."""
     asked = dict(ends_asked(request))
     if isinstance(answer, broker_pb2.FetchResponse):

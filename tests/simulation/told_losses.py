@@ -81,7 +81,7 @@ class ToldLosses:
 
     # -- what clients are informed of --------------------------------------------------------
 
-    def election_told(
+    def election_reported(
         self, client: str, lives: Sequence[PartitionId], election: UncleanElection
     ) -> None:
         """Notes a notice of an unclean election. Raises `Violation`.
@@ -100,7 +100,7 @@ class ToldLosses:
             before = self._told_epoch.get((client, partition), NO_EPOCH)
             self._told_epoch[client, partition] = max(before, election.leader_epoch)
 
-    def truncation_told(
+    def truncation_reported(
         self,
         client: str,
         lives: Sequence[PartitionId],

@@ -55,7 +55,7 @@ class TopicLives:
         # By offset, leader epoch and value: the topic id of the last record that was received.
         self._given: dict[tuple[str, TopicPartition, int, int, int], str] = {}
 
-    def told(self, host: str, request: object, answer: object) -> None:
+    def answer_accepted(self, host: str, request: object, answer: object) -> None:
         """Notes the answer that `host` has accepted to its request."""
         if isinstance(answer, broker_pb2.ProduceResponse):
             assert isinstance(request, broker_pb2.ProduceRequest)
@@ -140,7 +140,7 @@ class LivesRead:
     def of(self, client: str, partition: TopicPartition) -> str | None:
         return self._life.get((client, partition))
 
-    def told(self, client: str) -> None:
+    def recreation_reported(self, client: str) -> None:
         """Notes that the client learned that a topic which it reads was created again."""
         mine = {partition: None for reader, partition in self._life if reader == client}
         self._told.setdefault(client, {}).update(mine)

@@ -202,7 +202,7 @@ class _ClientApi:
         except CallFailedError as error:
             raise UnreachableError(self._address, str(error)) from None
         if observer:
-            observer.told(host, question, request, answer)
+            observer.answer_accepted(host, question, request, answer)
         return answer
 
 

@@ -108,7 +108,7 @@ class Workload:
 
     async def stop(self) -> None:
         """Raises `Violation` if a producer was not informed of what it has lost."""
-        await self._require_told()
+        await self._require_informed()
         self._stopping.set()
         for visitors in self._visitors.values():
             visitors.over.set()
@@ -120,7 +120,7 @@ class Workload:
         for reader in self.readers:
             reader.end()
 
-    async def _require_told(self) -> None:
+    async def _require_informed(self) -> None:
         """Checks that producers that still write, and so know a new leader, know their losses."""
         producers = [f"p-{plan.name}" for plan in self.topics if plan.keeps_all]
         for _ in range(TOLD_WITHIN_S):
@@ -228,7 +228,7 @@ class Workload:
 
     async def _send_old_sequences(self) -> None:
         old = OldSequences(self._world, f"{host_of('named')}-", self._recorder.has_lost)
-        self._recorder.on_told.append(old.told)
+        self._recorder.on_accepted.append(old.answer_accepted)
         rng = self._world.rng("workload/old")
         while not self._stopping.is_set():
             await _wait(self._stopping, rng.uniform(*OLD_SEQUENCE_PAUSE_S))
@@ -250,7 +250,7 @@ class Workload:
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             producer_name=producer_name,
-            on_unclean_election=lambda told: self._recorder.election_told(name, told),
+            on_unclean_election=lambda election: self._recorder.election_reported(name, election),
         )
         settling: dict[asyncio.Task[bool], None] = {}
         refused = asyncio.Event()
@@ -382,9 +382,9 @@ class Workload:
                 try:
                     told = await consumer.end_offsets([partition])
                 except TidelogError:
-                    self._recorder.end_told(name, partition, None)
+                    self._recorder.end_reported(name, partition, None)
                 else:
-                    self._recorder.end_told(name, partition, told[partition])
+                    self._recorder.end_reported(name, partition, told[partition])
                 await asyncio.sleep(END_PAUSE_S * rng.uniform(0.5, 1.5))
 
 

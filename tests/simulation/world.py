@@ -41,7 +41,9 @@ class ClientObserver(Protocol):
     def asked(self, host: str, request: object) -> int:
         """Notes a request, and returns a number that its answer will have."""
 
-    def told(self, host: str, question: int, request: object, answer: object) -> None: ...
+    def answer_accepted(
+        self, host: str, question: int, request: object, answer: object
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
