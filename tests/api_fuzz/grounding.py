@@ -137,6 +137,12 @@ def _throttle(_: Facts, rng: random.Random) -> Grounds:
     return Grounds(absent=("If-Match",), body={"bytes_per_second": bound})
 
 
+@_for("raise_feature_level")
+def _level(_: Facts, rng: random.Random) -> Grounds:
+    # The present one: a higher one would stay.
+    return Grounds(absent=("If-Match",), query={"dry_run": rng.random() < 0.5}, body={"level": 1})
+
+
 @_for("describe_topic")
 def _described(facts: Facts, rng: random.Random) -> Grounds:
     return Grounds(path={"topic": _topic(facts, rng).name})
@@ -321,6 +327,7 @@ def _produce(facts: Facts, rng: random.Random) -> Grounds:
 def _read(facts: Facts, rng: random.Random) -> Grounds:
     places: list[dict[str, Any]] = [
         {"offset": 0},
+        {"before_offset": 1},
         {"timestamp_ms": rng.randrange(1 << 41)},
         {"latest": rng.randint(1, 20)},
         {},
@@ -328,5 +335,30 @@ def _read(facts: Facts, rng: random.Random) -> Grounds:
     return Grounds(
         path={"topic": _topic(facts, rng).name, "partition": 0},
         query=rng.choice(places),
-        absent=("offset", "timestamp_ms", "latest"),
+        absent=("offset", "before_offset", "timestamp_ms", "latest"),
+    )
+
+
+@_for("read_record")
+def _read_one(facts: Facts, rng: random.Random) -> Grounds:
+    return Grounds(path={"topic": _topic(facts, rng).name, "partition": 0, "offset": 0})
+
+
+@_for("search_records")
+def _search(facts: Facts, rng: random.Random) -> Grounds:
+    criteria: list[dict[str, Any]] = [
+        {"value_contains": "value-1"},
+        {"json_path": "tide"},
+        {"header": "a", "header_value": "b"},
+        {"partition": [0], "offset": 3, "before_offset": 9},
+        {},
+    ]
+    return Grounds(
+        path={"topic": _topic(facts, rng).name},
+        query=rng.choice(criteria),
+        absent=(
+            *("partition", "offset", "before_offset", "timestamp_ms", "before_timestamp_ms"),
+            *("key", "key_contains", "value_contains", "header", "header_value"),
+            *("json_path", "json_equals", "cursor"),
+        ),
     )

@@ -93,7 +93,7 @@ class Upkeep:
                 raise
             self._admin.create_topic(name, PARTITIONS, FACTOR)
             for number in range(RECORDS):
-                self._producer.send(name, f"value-{number}".encode(), partition=0)
+                self._producer.send_and_wait(name, f"value-{number}".encode(), partition=0)
             found = self._admin.describe_topic(name)
         return KnownTopic(name, tuple(found.partitions[0].replicas))
 
@@ -101,7 +101,7 @@ class Upkeep:
         """A cancelled operation: its moves were too slow to finish."""
         name = self._doomed()
         for _ in range(LARGE_RECORDS):
-            self._producer.send(name, bytes(LARGE_BYTES), partition=0)
+            self._producer.send_and_wait(name, bytes(LARGE_BYTES), partition=0)
         held = self._admin.describe_topic(name).partitions[0].replicas
         target = tuple(broker for broker in self._brokers if broker not in held)[:1]
         assert target, f"{topic}: no broker is free of {name}"

@@ -116,11 +116,11 @@ def test_a_client_on_this_machine_needs_only_the_published_ports(stack: Stack) -
     sent = [f"value-{n}".encode() for n in range(RECORDS)]
     with SyncProducer(bootstrap) as producer:
         for value in sent[: RECORDS // 2]:
-            producer.send("from-outside", value)
+            producer.send_and_wait("from-outside", value)
         victim = BROKERS[stack.partitions("from-outside")[0]["leader"] - 1]
         stack.signal(victim, "KILL")
         for value in sent[RECORDS // 2 :]:
-            producer.send("from-outside", value)
+            producer.send_and_wait("from-outside", value)
     read: list[bytes] = []
     with SyncConsumer(bootstrap) as consumer:
         consumer.assign_topic("from-outside")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from compose.engine import ROOT, base_images
+import tidelog
+from compose.engine import base_images
 from compose.stack import OWN_SERVICES, Stack, docker
 
 ONE_OF_EACH = ("broker-1", "controller-1", "admin-api")
@@ -72,16 +72,15 @@ def sys_python(stack: Stack, service: str) -> str:
 
 @pytest.mark.parametrize("service", ONE_OF_EACH)
 def test_an_image_says_what_it_is(stack: Stack, service: str) -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     found = image(stack, service)
     labels = found["Config"]["Labels"]
-    assert labels["org.opencontainers.image.version"] == version
+    assert labels["org.opencontainers.image.version"] == tidelog.__version__
     assert labels["org.opencontainers.image.revision"]
     assert found["Config"]["StopSignal"] == "SIGTERM"
     status, output = stack.inside(
-        service, "python", "-c", "from tidelog.version import installed_version as v; print(v())"
+        service, "python", "-c", "import tidelog; print(tidelog.__version__)"
     )
-    assert (status, output.strip()) == (0, version)
+    assert (status, output.strip()) == (0, tidelog.__version__)
 
 
 @pytest.mark.parametrize("service", ONE_OF_EACH)

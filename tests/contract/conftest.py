@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from contract.harness import EtcdHarness, MemoryHarness, StoreHarness
-from tidelog_runtime.local.etcd import LocalEtcd
+from tidelog_runtime.local.etcd_member import LocalEtcd
 from tidelog_runtime.metadata.store import MetadataStore
 
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.local.etcd import LocalEtcd
+from tidelog_runtime.local.etcd_member import LocalEtcd
 from tidelog_runtime.metadata.etcd import EtcdStore, put_directly
 from tidelog_runtime.metadata.store import StoreUnavailableError
 

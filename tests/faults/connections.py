@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from faults.acknowledgers import Acknowledgers, Sequenced
-from simulation.told_ends import ends_asked, ends_told
+from simulation.told_ends import ends_asked, ends_reported
 from tidelog.client.admin_api import AdminApi
 from tidelog.client.connections import BrokerApi, GrpcConnections
 from tidelog.history import (
@@ -119,7 +119,7 @@ class NotingConnections:
                     answered.end,
                     answered.leader_epoch,
                 )
-                for answered in ends_told(request, answer)
+                for answered in ends_reported(request, answer)
             ]
         )
 

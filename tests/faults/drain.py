@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from faults.cluster import Cluster
 from faults.connections import routed
 from faults.load import now_ms
 from faults.reader import polled
@@ -18,11 +19,21 @@ DRAIN_TIMEOUT_S = 300.0
 POLL_TIMEOUT_MS = 1_000
 
 
+class Brokers(Protocol):
+    """`own_routes`: where to connect instead of an advertised address."""
+
+    @property
+    def bootstrap(self) -> Sequence[str]: ...
+
+    @property
+    def own_routes(self) -> Mapping[str, str]: ...
+
+
 class DrainError(Exception):
     """The final reads did not finish; the message has their positions."""
 
 
-async def drain(cluster: Cluster, topic: str, history: HistoryWriter) -> dict[TopicPartition, int]:
+async def drain(cluster: Brokers, topic: str, history: HistoryWriter) -> dict[TopicPartition, int]:
     """Returns the committed ends up to which it has read. Raises `DrainError`."""
     reached: dict[TopicPartition, int] = {}
     ends: dict[TopicPartition, int] = {}
@@ -47,5 +58,5 @@ async def drain(cluster: Cluster, topic: str, history: HistoryWriter) -> dict[To
     return ends
 
 
-def _consumer(cluster: Cluster) -> Consumer:
+def _consumer(cluster: Brokers) -> Consumer:
     return Consumer(cluster.bootstrap, connections=routed(cluster.own_routes))

@@ -18,7 +18,7 @@ from tidelog.client.explain_requests import explain_cluster
 from tidelog.client.tcp_dial import dial
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import Scope
+from tidelog.inspection.state_reports import Scope
 
 REQUEST_PAUSE_S = 1.0
 ANSWER_MS = 1_000

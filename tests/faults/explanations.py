@@ -25,7 +25,7 @@ from faults.explicable import (
 from faults.gaps import Window
 from faults.injected import DoneStep, Strike
 from tidelog.inspection.explain import causes
-from tidelog.inspection.model import Finding
+from tidelog.inspection.state_reports import Finding
 
 # How long an answer may take while services are silent. A fault that was in force for its grace and
 # this time without any answer is unexplained.

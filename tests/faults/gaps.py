@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from tidelog.history.write_gaps import NO_GAP, Gap
+from tidelog.history.write_gaps import NO_GAP, WriteGap
 from tidelog.model import TopicPartition
 
 # For each partition, in order.
@@ -25,14 +25,14 @@ class Window(NamedTuple):
 
 
 class PartitionGap(NamedTuple):
-    gap: Gap
+    gap: WriteGap
     partition: TopicPartition | None
 
 
 NOWHERE = PartitionGap(NO_GAP, None)
 
 
-def gap_in(times_ms: Sequence[int], window: Window, until_ms: int) -> Gap:
+def gap_in(times_ms: Sequence[int], window: Window, until_ms: int) -> WriteGap:
     """The longest time between two successes that touches the window.
 
     Before the first success nothing is known. After the last one the gap lasts, because writes were
@@ -44,7 +44,7 @@ def gap_in(times_ms: Sequence[int], window: Window, until_ms: int) -> Gap:
         begin = times_ms[index]
         end = min(times_ms[index + 1], until_ms) if index + 1 < len(times_ms) else until_ms
         if end - begin > longest.length_ms:
-            longest = Gap(begin, end)
+            longest = WriteGap(begin, end)
     return longest
 
 
@@ -76,5 +76,5 @@ def ordinary(successes: Successes, windows: Sequence[Window], load: Window) -> P
             inside = times[bisect_left(times, window.begin_ms) : bisect_right(times, window.end_ms)]
             for before, after in pairwise(inside):
                 if after - before > worst.gap.length_ms:
-                    worst = PartitionGap(Gap(before, after), partition)
+                    worst = PartitionGap(WriteGap(before, after), partition)
     return worst

@@ -49,6 +49,8 @@ READY = "writing"
 class LoadSettings:
     """`routes`: where to connect instead of each advertised address.
     `rate`: records per second in all.
+    `tick_s`: how often each producer writes to each partition.
+    `name`, `first_client`: distinguish the clients and values of processes that write one history.
     Every producer writes to every partition: otherwise a repeated write after a failover would land
     at the offset of a record that was lost, and hide the loss."""
 
@@ -62,10 +64,13 @@ class LoadSettings:
     rate: int
     producers: int = 2
     consumers: int = 2
+    tick_s: float = TICK_S
+    name: str = ""
+    first_client: int = 0
 
     @property
     def records_per_send(self) -> int:
-        return max(1, round(self.rate * TICK_S / (self.partitions * self.producers)))
+        return max(1, round(self.rate * self.tick_s / (self.partitions * self.producers)))
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))
@@ -90,7 +95,7 @@ class Load:
         self._history = history
         self._series = Series()
         self._ending = asyncio.Event()
-        self._incarnations = 0
+        self._incarnations = settings.first_client
         # By partition, the acknowledged end.
         self._acknowledged: dict[TopicPartition, int] = {}
         # Set when every partition has accepted records.
@@ -98,7 +103,7 @@ class Load:
 
     async def run(self, until: asyncio.Event) -> tuple[Series, list[ReaderSeen]]:
         readers = [
-            asyncio.create_task(self._read(f"consumer-{number}"))
+            asyncio.create_task(self._read(f"{self._settings.name}consumer-{number}"))
             for number in range(1, self._settings.consumers + 1)
         ]
         writers = [
@@ -128,7 +133,7 @@ class Load:
         while not until.is_set():
             self._incarnations += 1
             incarnation = self._incarnations
-            name = f"producer-{number}.{incarnation}"
+            name = f"{self._settings.name}producer-{number}.{incarnation}"
             acknowledgers = Acknowledgers()
             connections = self._connections(name, acknowledgers)
             producer = Producer(
@@ -151,6 +156,10 @@ class Load:
     @property
     def records_per_send(self) -> int:
         return self._settings.records_per_send
+
+    @property
+    def tick_s(self) -> float:
+        return self._settings.tick_s
 
     def invoked(self, client: str, partition: TopicPartition, values: Sequence[int]) -> None:
         at_ms = now_ms()
@@ -225,7 +234,7 @@ class _Writer:
         for partition in partitions:
             tasks.append(asyncio.create_task(self._write_to(partition, until)))
             # Partitions are spread over a tick.
-            await asyncio.sleep(TICK_S / len(partitions))
+            await asyncio.sleep(self._load.tick_s / len(partitions))
         await asyncio.gather(*tasks)
         if self._waiting_for_outcome:
             await asyncio.gather(*self._waiting_for_outcome)
@@ -236,7 +245,7 @@ class _Writer:
         while not until.is_set() and not self._is_over.is_set():
             if self._unanswered.get(partition, 0) < MAX_UNANSWERED:
                 await self._send(partition)
-            due_s = max(due_s + TICK_S, loop.time() - TICK_S)
+            due_s = max(due_s + self._load.tick_s, loop.time() - self._load.tick_s)
             await asyncio.sleep(max(0.0, due_s - loop.time()))
 
     async def _send(self, partition: TopicPartition) -> None:
@@ -279,7 +288,7 @@ class _Writer:
             self._unanswered[partition] -= 1
 
 
-async def _until_stdin_ends(ended: asyncio.Event) -> None:
+async def until_stdin_ends(ended: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -291,7 +300,7 @@ async def _run(settings: LoadSettings) -> tuple[Series, list[ReaderSeen]]:
     ended = asyncio.Event()
     with HistoryWriter(Path(settings.history)) as history:
         load = Load(settings, history)
-        watching = asyncio.create_task(_until_stdin_ends(ended))
+        watching = asyncio.create_task(until_stdin_ends(ended))
         reporting = asyncio.create_task(_report_ready(load))
         shown = await load.run(ended)
         watching.cancel()

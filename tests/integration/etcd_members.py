@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.local.addresses import HOST, choose_port
-from tidelog_runtime.local.etcd import find_etcd
+from tidelog_runtime.local.etcd_member import find_etcd
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.metadata.etcd import EtcdStore
 

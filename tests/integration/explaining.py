@@ -13,7 +13,7 @@ from tidelog.client import Consumer, Producer
 from tidelog.client.connections import GrpcConnections
 from tidelog.client.explain_requests import explain_cluster
 from tidelog.errors import TidelogError
-from tidelog.inspection.model import Explanation, Finding, Scope
+from tidelog.inspection.state_reports import Explanation, Finding, Scope
 from tidelog.model import Acks, TopicPartition
 from tidelog.rpc.message_codec import from_wire
 from tidelog.v1 import inspect_pb2

@@ -77,7 +77,7 @@ def outcome(work: Callable[[], Any]) -> str:
 
 def own_sync(bootstrap: str) -> str:
     with SyncProducer(bootstrap) as producer, SyncConsumer(bootstrap) as consumer:
-        offset = producer.send(TOPIC, b"child").offset
+        offset = producer.send_and_wait(TOPIC, b"child").offset
         consumer.assign_topic(TOPIC)
         return "read" if consumer.poll(5_000) and offset >= 0 else "nothing read"
 
@@ -103,7 +103,7 @@ def sync_clients(bootstrap: str) -> dict[str, Any]:
         SyncConsumer(bootstrap),
         SyncAdmin(bootstrap),
     )
-    producer.send(TOPIC, b"parent")
+    producer.send_and_wait(TOPIC, b"parent")
     admin.list_topics()
     consumer.assign_topic(TOPIC)
     stop = threading.Event()
@@ -117,7 +117,7 @@ def sync_clients(bootstrap: str) -> dict[str, Any]:
 
     def send() -> None:
         while not stop.is_set():
-            sent.append(outcome(lambda: producer.send(TOPIC, b"parent").topic))
+            sent.append(outcome(lambda: producer.send_and_wait(TOPIC, b"parent").topic))
 
     def administer() -> None:
         while not stop.is_set():
@@ -136,7 +136,7 @@ def sync_clients(bootstrap: str) -> dict[str, Any]:
         "close of an inherited client": in_child(producer.close),
         "own clients": in_child(lambda: own_sync(bootstrap)),
         "own clients of a grandchild": in_child(lambda: in_child(lambda: own_sync(bootstrap))),
-        "parent": outcome(lambda: producer.send(TOPIC, b"parent").topic),
+        "parent": outcome(lambda: producer.send_and_wait(TOPIC, b"parent").topic),
     }
     stop.set()
     for thread in threads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.inspection.model import ReplicaState, ServiceState
+from tidelog.inspection.state_reports import ReplicaState, ServiceState
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.event_codec import event_from_wire
 from tidelog.rpc.message_codec import from_wire

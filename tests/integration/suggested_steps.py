@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from integration.explaining import causes_of, explained, tidelog
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.inspection.model import Explanation, Finding
+from tidelog.inspection.state_reports import Explanation, Finding
 from tidelog_runtime.local.cluster import LocalCluster
 
 # Inside the command that a finding suggests.

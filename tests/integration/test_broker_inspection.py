@@ -14,7 +14,7 @@ from integration.inspected import described, events_of, replica_of
 from integration.topics import create_topic, new_name, partition_of, until_in_sync, until_isr
 from integration.waiting import until
 from integration.wire_client import WireClient, wire_batch
-from tidelog.inspection.model import FollowerProgress, LeaderState
+from tidelog.inspection.state_reports import FollowerProgress, LeaderState
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog.v1.broker_pb2 import ACKS_LEADER
 from tidelog_runtime.local.cluster import LocalCluster

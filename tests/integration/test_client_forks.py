@@ -5,38 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from integration.forking_client import FORKS_IN_SUCCESSION
-from unit.client.fake_broker import FakeCluster
+from tidelog.client import Admin
+from tidelog.testing import MemoryBroker
 
 FORKING_CLIENT = Path(__file__).with_name("forking_client.py")
 TIMEOUT_S = 60
 
 
-@asynccontextmanager
-async def running_cluster() -> AsyncIterator[FakeCluster]:
-    """Runs on the event loop of the test, which fixtures here do not share."""
-    started = await FakeCluster().start()
-    started.create("sea", [0])
-    try:
-        yield started
-    finally:
-        await started.close()
-
-
 async def seen_by(scenario: str) -> dict[str, Any]:
-    async with running_cluster() as cluster:
-        return await _run(cluster, scenario)
+    with MemoryBroker() as broker:
+        async with Admin(broker.bootstrap) as admin:
+            await admin.create_topic("sea")
+        return await _run(broker.bootstrap, scenario)
 
 
-async def _run(cluster: FakeCluster, scenario: str) -> dict[str, Any]:
+async def _run(bootstrap: str, scenario: str) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(FORKING_CLIENT)),
-        *(",".join(cluster.bootstrap()), scenario),
+        *(sys.executable, str(FORKING_CLIENT), bootstrap, scenario),
         stdout=asyncio.subprocess.PIPE,
     )
     try:

@@ -14,7 +14,7 @@ from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Admin
 from tidelog.client.event_streams import EventStreams, Gathered
 from tidelog.client.explain_requests import explain_cluster
-from tidelog.inspection.model import Finding, Scope
+from tidelog.inspection.state_reports import Finding, Scope
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Kind
 from tidelog.state_changes.tracing import TraceScope

@@ -16,7 +16,7 @@ from integration.wire_client import WireClient, assert_rejected
 from tidelog.client import Consumer
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.etcd import LocalEtcd
+from tidelog_runtime.local.etcd_member import LocalEtcd
 
 # Longer than every lease, and than the lag that removes a follower from the ISR.
 OUTAGE_SECONDS = 1.5 * float(str(QUICK_BROKERS["lease_ttl_seconds"]))

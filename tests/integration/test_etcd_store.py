@@ -17,7 +17,7 @@ from integration.tcp_proxy import TcpProxy
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local.addresses import choose_port
-from tidelog_runtime.local.etcd import LocalEtcd, find_etcd
+from tidelog_runtime.local.etcd_member import LocalEtcd, find_etcd
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.store import (
     Changed,

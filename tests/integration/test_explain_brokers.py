@@ -30,7 +30,7 @@ from integration.load import load
 from integration.topics import until_in_sync
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.inspection.model import Scope
+from tidelog.inspection.state_reports import Scope
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"

@@ -17,13 +17,15 @@ from integration.clusters import running_cluster
 from integration.topics import create_topic
 from integration.waiting import until
 from tidelog.client.explain_requests import explain_cluster
-from tidelog.inspection.model import Explanation, Scope
+from tidelog.inspection.state_reports import Explanation, Scope
 from tidelog_runtime.local.cluster import LocalCluster
 
 PARTITIONS = 3_000
 # A fifteenth of a CPU: a description takes some seconds, a health check a moment.
 RUNS_SECONDS, STANDS_SECONDS = 0.015, 0.2
 ANSWER_MS = 1_000
+# A slow machine is short of CPU for a while after thousands of partitions were created.
+WELL_SECONDS = 90
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -74,7 +76,7 @@ async def until_well(cluster: LocalCluster) -> None:
         return not found
 
     try:
-        await until(well, "the cluster is well")
+        await until(well, "the cluster is well", WELL_SECONDS)
     except AssertionError as error:
         raise AssertionError(f"{error}: {found}") from None
 

@@ -33,7 +33,7 @@ from integration.topics import create_topic
 from integration.waiting import until
 from integration.wire_client import WireClient
 from tidelog.client import Admin
-from tidelog.inspection.model import Explanation, Finding, Scope
+from tidelog.inspection.state_reports import Explanation, Finding, Scope
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
 

@@ -35,7 +35,7 @@ from integration.suggested_steps import until_gone
 from integration.waiting import until, until_true
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client.explain_requests import explain_cluster
-from tidelog.inspection.model import Explanation, Finding, Scope
+from tidelog.inspection.state_reports import Explanation, Finding, Scope
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"

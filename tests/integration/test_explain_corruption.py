@@ -28,7 +28,7 @@ from integration.waiting import TIMEOUT_SECONDS
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Consumer
 from tidelog.errors import RecordsDamagedError
-from tidelog.inspection.model import Finding
+from tidelog.inspection.state_reports import Finding
 from tidelog.model import Acks, TopicPartition
 from tidelog_runtime.demo.replicas import find_replica
 

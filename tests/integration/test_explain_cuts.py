@@ -37,7 +37,7 @@ from tidelog.client import Admin
 from tidelog.client.clock import SystemClock
 from tidelog.client.cluster_explainer import Explainer
 from tidelog.inspection.explain import causes
-from tidelog.inspection.model import Explanation
+from tidelog.inspection.state_reports import Explanation
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import Setting
 

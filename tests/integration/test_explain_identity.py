@@ -32,7 +32,7 @@ from integration.single_service import SingleService
 from integration.suggested_steps import until_gone, without_standby
 from integration.topics import create_topic, read, until_in_sync
 from integration.waiting import until_true
-from tidelog.inspection.model import Finding
+from tidelog.inspection.state_reports import Finding
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import Setting

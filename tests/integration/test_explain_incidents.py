@@ -51,7 +51,7 @@ from tidelog.caller_limits import (
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Producer
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import Explanation, Finding
+from tidelog.inspection.state_reports import Explanation, Finding
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"

@@ -30,7 +30,7 @@ from integration.explaining import (
 from integration.reconfigured import restart_broker, until_registered
 from integration.tcp_proxy import TcpProxy
 from integration.topics import create_topic, until_isr
-from tidelog.inspection.model import Explanation, Finding
+from tidelog.inspection.state_reports import Explanation, Finding
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"

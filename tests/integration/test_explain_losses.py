@@ -29,7 +29,7 @@ from integration.explaining import (
 )
 from integration.topics import until_in_sync
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.inspection.model import Explanation
+from tidelog.inspection.state_reports import Explanation
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
 

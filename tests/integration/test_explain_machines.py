@@ -45,7 +45,7 @@ from integration.topics import create_topic, until_in_sync
 from integration.waiting import until, until_true
 from tidelog.caller_limits import CallerLimits
 from tidelog.errors import TidelogError
-from tidelog.inspection.model import Explanation, Finding
+from tidelog.inspection.state_reports import Explanation, Finding
 from tidelog_runtime.local.cluster import LocalCluster, Programs
 
 TOPIC = "pairs"

@@ -98,7 +98,7 @@ async def test_a_throttle_below_the_write_rate_is_explained_with_a_sufficient_ra
     assert waits.severity == "warning"
     assert waits.because == (causes.MOVES_BOUND_BELOW_WRITES,)
     assert waits.partitions == ("sea/0",)
-    assert "at no more than 20,000 bytes per second, which never ends" in waits.summary
+    assert "at no more than 20 kB/s, which never ends" in waits.summary
     assert raised[:2] == ["throttle", "set"]
     assert cancelled == ["operations", "cancel", "slowly"]
     assert not causes_of(found) & {("replica_cut_off", 4), ("replica_slow", 4)}
@@ -118,7 +118,7 @@ async def test_an_operation_waiting_for_a_dead_broker_and_a_throttled_move_are_e
         await admin.reassign(moves, operation_id="waits")
     # Shortly after the burst, its rate may count as that of the leader's writes.
     bound = await until_found(
-        cluster, ("move_waits", 4), containing=("no more than 1,024",), missing=("never ends",)
+        cluster, ("move_waits", 4), containing=("no more than 1 KiB/s",), missing=("never ends",)
     )
     await cluster.kill(4)
     found = await until_found(

@@ -6,6 +6,7 @@ Others reach broker 1 through a proxy, and all services reach etcd through one."
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -43,11 +44,11 @@ from integration.topics import describe, until_in_sync
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Producer
 from tidelog.errors import TidelogError
-from tidelog.inspection.model import Explanation
+from tidelog.inspection.state_reports import Explanation
 from tidelog.model import Acks
 from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.etcd import LocalEtcd
+from tidelog_runtime.local.etcd_member import LocalEtcd
 
 TOPIC = "pairs"
 CONFIG = {
@@ -147,7 +148,7 @@ async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World)
     full = the(whole, "disk_full")
     assert full.partitions == (pairs[2, 3],)
     assert disk.message in text_of(full)
-    assert "bytes left" in text_of(full)
+    assert re.search(r"its file system has [\d.]+ [kMG]?B left", text_of(full))
     assert set(the(whole, "replica_cut_off", 3).partitions) == {pairs[1, 3]}
     assert healthy == [[], [], []]
     assert_not_blamed(whole, pairs[3, 2], pairs[2, 1], pairs[3, 1])

@@ -42,11 +42,11 @@ from tidelog.client import Producer
 from tidelog.client.partitioner import partition_for_key
 from tidelog.errors import FencedProducerError, TidelogError
 from tidelog.inspection.explain import causes
-from tidelog.inspection.model import Finding
+from tidelog.inspection.state_reports import Finding
 from tidelog.model import Acks, Codec
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import Setting
-from tidelog_runtime.local.etcd import LocalEtcd
+from tidelog_runtime.local.etcd_member import LocalEtcd
 
 TOPIC = "pairs"
 SENT, ARRIVES = b"sent as it is", b"sent as it iz"

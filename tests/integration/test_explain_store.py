@@ -35,7 +35,7 @@ from integration.explaining import (
 from integration.suggested_steps import lead_as_preferred, until_gone
 from integration.topics import until_in_sync
 from integration.waiting import until
-from tidelog.inspection.model import Explanation
+from tidelog.inspection.state_reports import Explanation
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"

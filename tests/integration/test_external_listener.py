@@ -16,7 +16,7 @@ from integration.reconfigured import restart_broker, restart_controller
 from integration.waiting import until
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.client.cluster_explainer import Explainer
-from tidelog.inspection.model import Scope
+from tidelog.inspection.state_reports import Scope
 from tidelog.rpc.channels import open_channel
 from tidelog.v1 import controller_pb2_grpc, replica_control_pb2_grpc, replica_pb2_grpc
 from tidelog.v1.controller_pb2 import ReportUnreachableLeadersRequest

@@ -112,6 +112,76 @@ async def test_records_are_written_and_read_by_scripts(gateway: httpx.AsyncClien
     assert by_time["items"][0]["offset"] == 0
 
 
+async def written(gateway: httpx.AsyncClient, count: int) -> str:
+    """A topic with so many records in its partition 0, whose value is their number."""
+    topic = await created(gateway, "pages")
+    for begin in range(0, count, 1_000):
+        values = [{"n": n} for n in range(begin, min(begin + 1_000, count))]
+        records = [{"key": f"buoy-{v['n'] % 7}", "value": v} for v in values]
+        answer = await gateway.post(f"/v1/topics/{topic}/records", json={"records": records})
+        assert answer.status_code == 200, answer.text
+    return topic
+
+
+async def test_pages_of_records_lead_from_the_newest_to_the_oldest(
+    gateway: httpx.AsyncClient,
+) -> None:
+    topic = await written(gateway, 25)
+    path: str | None = f"/v1/topics/{topic}/partitions/0/records?latest=10"
+    pages = []
+    while path is not None:
+        page = (await gateway.get(path)).json()
+        pages.append([record["value"]["n"] for record in page["items"]])
+        path = page["previous"]
+    assert pages == [[*range(15, 25)], [*range(5, 15)], [*range(5)]]
+    following = (await gateway.get(page["next"])).json()
+    assert [record["offset"] for record in following["items"]] == pages[1]
+
+
+async def test_a_single_record_is_read_or_not_found(gateway: httpx.AsyncClient) -> None:
+    topic = await written(gateway, 3)
+    records = f"/v1/topics/{topic}/partitions/0/records"
+    assert (await gateway.get(f"{records}/2")).json()["value"] == {"n": 2}
+    missing = await gateway.get(f"{records}/3")
+    assert (missing.status_code, missing.json()["code"]) == (404, "NO_SUCH_RECORD")
+    assert "its records are at offsets 0 to 2" in missing.json()["detail"]
+
+
+async def test_a_search_finds_records_and_continues_from_its_cursor(
+    gateway: httpx.AsyncClient,
+) -> None:
+    topic = await written(gateway, 2_500)
+    search = f"/v1/topics/{topic}/search"
+
+    async def lines(**params: Any) -> list[dict[str, Any]]:
+        answer = await gateway.get(search, params=params)
+        assert answer.status_code == 200, answer.text
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+    found = await lines(json_path="n", json_equals="2400")
+    assert [line["record"]["offset"] for line in found if line["type"] == "match"] == [2_400]
+    assert (found[-1]["reason"], found[-1]["scanned"]) == ("complete", 2_500)
+    first = await lines(key="buoy-3", max_matches=200)
+    rest = await lines(key="buoy-3", cursor=first[-1]["cursor"], max_matches=1_000)
+    offsets = [line["record"]["offset"] for line in first + rest if line["type"] == "match"]
+    assert offsets == list(range(3, 2_500, 7))
+
+
+async def test_a_search_ends_when_its_client_closes_the_connection(
+    gateway: httpx.AsyncClient,
+) -> None:
+    topic = await written(gateway, 2_500)
+    running = "tidelog_gateway_running_searches"
+    params = {"max_matches": 1_000, "max_scanned": 1_000_000}
+    async with gateway.stream("GET", f"/v1/topics/{topic}/search", params=params) as search:
+        assert json.loads(await anext(search.aiter_lines()))["type"] == "match"
+
+    async def has_ended() -> bool:
+        return f"{running} 0.0" in (await gateway.get("/metrics")).text.splitlines()
+
+    await until(has_ended, "no search is running")
+
+
 async def test_some_records_of_a_request_may_fail(gateway: httpx.AsyncClient) -> None:
     topic = await created(gateway, "part")
     body = {"records": [{"value": 1}, {"value": 2, "partition": 9}]}

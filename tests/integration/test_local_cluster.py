@@ -92,7 +92,7 @@ async def test_the_printed_command_starts_a_dead_etcd_of_this_cluster_again(
         started = await asyncio.create_subprocess_shell(again, cwd="/")
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
             assert await started.wait() == 0
-        await shown_until(up, "etcd was started again.")
+        await shown_until(up, "etcd was started.")
         parts = json.loads((tmp_path / "cluster.json").read_text())
         async with asyncio.timeout(START_TIMEOUT_SECONDS), Admin(parts["bootstrap"]) as admin:
             # The controller and the broker use the same etcd again.

@@ -3,17 +3,16 @@ shrinks, and a partition is recovered with the shown loss of records."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
+from integration.shell import done, tidelog
 from integration.topics import describe, new_name, read_values, until_in_sync, write
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
@@ -26,39 +25,10 @@ PATIENCE_SECONDS = 90.0
 VALUES = [f"value-{number}".encode() for number in range(200)]
 
 
-class Ended(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    def document(self) -> Any:
-        assert self.status == ExitStatus.DONE, self.err
-        return json.loads(self.out)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
     async with running_cluster(tmp_path_factory.mktemp("operated-by-hand"), brokers=4) as running:
         yield running
-
-
-async def tidelog(cluster: LocalCluster, *arguments: str, input_: str = "") -> Ended:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tidelog.cli", *arguments, "--bootstrap", cluster.bootstrap,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await process.communicate(input_.encode())
-    assert process.returncode is not None
-    return Ended(process.returncode, out.decode(), err.decode())
-
-
-async def done(cluster: LocalCluster, *arguments: str) -> str:
-    """The output of a successful command."""
-    ended = await tidelog(cluster, *arguments)
-    assert ended.status == ExitStatus.DONE, ended.err
-    return ended.out
 
 
 async def shares(cluster: LocalCluster) -> dict[int, int]:
@@ -173,6 +143,36 @@ async def test_a_topic_is_changed_by_commands_alone(cluster: LocalCluster) -> No
     removed = (await tidelog(cluster, "topics", "remove-partitions", topic, "-p", "1", "--yes",
                              "--json")).document()  # fmt: skip
     assert removed["removed"] == 3
+    await done(cluster, "topics", "delete", topic, "--yes")
+
+
+async def test_an_unprotected_topic_is_noted_until_it_has_more_replicas(
+    cluster: LocalCluster,
+) -> None:
+    topic = new_name("mole")
+    created = await tidelog(cluster, "topics", "create", topic, "-p", "4", "-r", "1")
+    assert f"Topic {topic} is unprotected" in created.err
+    await until_in_sync(cluster, topic, PATIENCE_SECONDS)
+    await write(cluster, topic, VALUES)
+
+    async def noted() -> list[dict[str, Any]]:
+        # Exit status 0: it is no fault.
+        explained = (await tidelog(cluster, "explain", topic, "--json")).document()
+        return [f for f in explained["findings"] if f["cause"] == "single_replica"]
+
+    (finding,) = await noted()
+    (listed,) = (await tidelog(cluster, "topics", "list", "--contains", topic, "--rates", "1",
+                               "--json")).document()  # fmt: skip
+    assert (listed["unprotected"], listed["approximate_records"]) == (True, len(VALUES))
+    assert 0 < listed["leader_bytes"] == listed["total_bytes"]
+    assert (listed["records_per_second"], listed["partitions_unmeasured"]) == (0.0, 0)
+
+    command = finding["next_step"].removeprefix("To protect: tidelog ").removesuffix(".")
+    await done(cluster, *command.split(), "--yes", "--watch")
+    assert await noted() == []
+    (listed,) = (await tidelog(cluster, "topics", "list", "--contains", topic, "--json")).document()
+    assert (listed["unprotected"], listed["replicas_unknown"]) == (False, 0)
+    assert listed["total_bytes"] == 3 * listed["leader_bytes"]
     await done(cluster, "topics", "delete", topic, "--yes")
 
 

@@ -7,8 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from documented import DIRECTORY, README, blocks, read, tour
+from documented import DIRECTORY, KAFKA_CLIENTS, PYTHON, README, blocks, read, tour
 from integration.topics import create_topic
+from tidelog.client.partitioner import partition_for_key
 from tidelog_runtime.local.cluster import LocalCluster
 
 TIMEOUT_SECONDS = 60
@@ -40,11 +41,28 @@ async def test_the_tour_writes_and_reads(cluster: LocalCluster) -> None:
     assert outputs[11] == "Every partition of topic sea has a leader.\n"
 
 
+async def run_programs(cluster: LocalCluster, page: str, topic: str) -> str:
+    """The output of all Python programs of a page, which write to this topic instead of `sea`."""
+    program = "\n".join(blocks("python", read(page)))
+    program = program.replace("127.0.0.1:7501", cluster.bootstrap).replace('"sea"', f'"{topic}"')
+    return await run(cluster, f"{sys.executable} - <<'PROGRAM'\n{program}PROGRAM")
+
+
 async def test_the_python_example_reads_what_it_wrote(cluster: LocalCluster) -> None:
-    (example,) = blocks("python", read(README))
     await create_topic(cluster, "example", 3)
-    program = example.replace("127.0.0.1:7501", cluster.bootstrap).replace('"sea"', '"example"')
-    program = program.replace("poll()", "poll(max_records=3)")
-    output = await run(cluster, f"{sys.executable} - <<'PROGRAM'\n{program}PROGRAM")
-    # One poll, which may return one partition alone: the record of the first, or the other two.
-    assert "b'calm'" in output or "b'flow'" in output
+    output = await run_programs(cluster, README, "example")
+    assert output == f"{partition_for_key(b'north', 3)} 0 b'north' b'calm'\n"
+
+
+async def test_the_python_page_reads_what_it_wrote(cluster: LocalCluster) -> None:
+    await create_topic(cluster, "page", 1)
+    output = await run_programs(cluster, PYTHON, "page")
+    lines = ["0 b'north' b'calm'", "0 b'north' b'calm'", "1 b'south' b'storm'"]
+    assert output.splitlines() == lines
+
+
+async def test_the_programs_for_users_of_kafka_clients_print_what_the_page_shows(
+    cluster: LocalCluster,
+) -> None:
+    output = await run_programs(cluster, KAFKA_CLIENTS, "unused")
+    assert output == "".join(blocks("text", read(KAFKA_CLIENTS)))

@@ -12,7 +12,7 @@ import pytest
 from integration.single_service import SingleService
 from tidelog_runtime.local.cluster_file import Setting
 from tidelog_runtime.local.cluster_view import open_view
-from tidelog_runtime.local.etcd import LocalEtcd
+from tidelog_runtime.local.etcd_member import LocalEtcd
 
 EXIT_CANNOT_START = 1
 EXIT_INVALID_CONFIG = 2

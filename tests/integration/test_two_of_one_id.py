@@ -29,7 +29,7 @@ from integration.suggested_steps import until_gone, without_standby
 from integration.topics import create_topic, new_name, read, until_in_sync, until_isr, write
 from integration.waiting import until_true
 from tidelog.inspection.explain import causes
-from tidelog.inspection.model import Finding
+from tidelog.inspection.state_reports import Finding
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import Setting
 

@@ -52,7 +52,7 @@ def _requests(
     in_query = {"topic": topic} if "topic" in names and "{topic}" not in path else {}
     plain = TopicRequest(
         method,
-        path.replace("{topic}", topic).replace("{partition}", "0"),
+        path.replace("{topic}", topic).replace("{partition}", "0").replace("{offset}", "0"),
         in_query,
         {},
         json.loads(words),
