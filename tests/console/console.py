@@ -12,15 +12,6 @@ _WHEEL_PX = 300
 
 expect.set_options(timeout=TIMEOUT_MS)
 
-_NAMELESS = """() => {
-  const named = (element) =>
-    element.getAttribute("aria-label") || element.innerText?.trim() || element.title ||
-    element.labels?.[0]?.innerText?.trim();
-  return [...document.querySelectorAll("button, a, input, select, textarea, canvas, [role=img]")]
-    .filter((element) => element.offsetParent !== null && !named(element))
-    .map((element) => element.outerHTML.slice(0, 120));
-}"""
-
 
 class Console:
     """`faults`: errors and warnings of the browser's console, failed scripts, and requests to hosts
@@ -71,11 +62,11 @@ class Console:
     @property
     def plan(self) -> Locator:
         """The result of a dry run."""
-        return self.page.get_by_label("What it would do")
+        return self.page.get_by_label("Effects", exact=True)
 
     async def dry_run(self) -> None:
         """Submits a form as a dry run."""
-        await self.button("Show what it would do").click()
+        await self.button("Show the effects").click()
         await self.plan.wait_for()
 
     async def follow(self) -> None:
@@ -94,11 +85,6 @@ class Console:
         await asyncio.sleep(0.5)
         await self.page.mouse.wheel(0, -_WHEEL_PX)
         await asyncio.sleep(0.5)
-
-    async def nameless(self) -> list[str]:
-        """The interactive elements without an accessible name."""
-        found: list[str] = await self.page.evaluate(_NAMELESS)
-        return found
 
     async def close(self) -> None:
         await self.page.context.close()

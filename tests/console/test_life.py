@@ -48,7 +48,7 @@ async def _check_other_pages(console: Console, topic: str) -> None:
     # The verdict and, once the services have answered, the finding begin with these words.
     verdict = console.page.get_by_role("main").get_by_text(f"Broker {VICTIM} is gone", exact=True)
     await expect(verdict).to_be_visible()
-    wrong = console.page.get_by_role("region", name="What is wrong, and why")
+    wrong = console.page.get_by_role("region", name="Problems and causes")
     await expect(wrong.get_by_text(f"Broker {VICTIM} is gone: ").first).to_be_visible()
 
     await console.open(f"topics/{topic}/0")
@@ -100,7 +100,7 @@ async def test_another_replica_is_made_leader(console: Console, rest: httpx.Asyn
     await expect(console.page.get_by_text("Broker 2 leads helm/0.")).to_be_visible()
     await until_partition(rest, "helm/0", leader=2)
     await expect(console.page.get_by_label("State changes")).to_contain_text("leader 1 → 2")
-    lanes = console.page.get_by_label("Who led, who was in sync")
+    lanes = console.page.get_by_label("Leader and ISR over time")
     led = lanes.get_by_role("img", name=re.compile("Broker 1: led from .*, in sync from .* to now"))
     await expect(led).to_be_visible()
     leads = lanes.get_by_role("img", name=re.compile("Broker 2: in sync from .*, led from .* now"))

@@ -12,6 +12,7 @@ from playwright.async_api import expect
 
 from console.answers import until_partition, until_partitions, until_replicas
 from console.console import Console
+from console.pickers import choose_replicas
 from integration.waiting import until
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -62,7 +63,7 @@ async def test_a_move_is_followed_to_its_end_and_reversed(
     await create("drift", [[1, 2], [2, 1]])
     await console.open("moves")
     await console.button("Move partitions…").click()
-    await console.page.get_by_role("textbox").fill("drift/0 3,2\ndrift/1 3,1")
+    await choose_replicas(console, "drift", {0: [3, 2], 1: [3, 1]})
     await console.dry_run()
     await expect(console.plan).to_contain_text("2 partitions would change replicas")
     await console.button("Begin to move").click()

@@ -83,7 +83,7 @@ async def test_possibly_missing_events_are_reported_beside_the_events(
 
 async def test_the_lanes_show_leaders_and_isr_over_time(shown: Console) -> None:
     await shown.open("topics/sea/0")
-    lanes = shown.page.get_by_label("Who led, who was in sync").get_by_role("img")
+    lanes = shown.page.get_by_label("Leader and ISR over time").get_by_role("img")
     began, crashed, back = (f"{DAY} 12:00:{second}" for second in ("00", "10", "25"))
     first = f"Broker 1: led from {began} to {crashed}, in sync from {back} to now"
     await expect(lanes.nth(0)).to_have_attribute("aria-label", first)

@@ -90,7 +90,7 @@ async def test_a_gateways_resource_shortage_is_named(opened: Console) -> None:
     ("changed", "tone", "short"),
     [
         ({}, "ok", "All is well"),
-        ({"health": "unknown"}, "", "The state of the cluster is not known"),
+        ({"health": "unknown"}, "", "The state of the cluster is unknown"),
         ({"health": "warning", "brokers": [broker(3, "gone")]}, "warn", "1 broker gone"),
         (
             {
@@ -242,7 +242,7 @@ async def test_a_value_is_shown_as_it_was_written(
         (None, "no answer"),
         ({"enabled": True, "running": True, "full_rate": False}, "running"),
         ({"enabled": False, "running": True, "full_rate": True}, "full rate"),
-        ({"enabled": True, "running": False, "full_rate": False}, "waits"),
+        ({"enabled": True, "running": False, "full_rate": False}, "waiting"),
         ({"enabled": False, "running": False, "full_rate": False}, "off"),
     ],
 )
@@ -274,3 +274,65 @@ async def test_every_cell_of_the_map_is_found_where_it_is_drawn(opened: Console)
     ]
     assert found == list(range(len(cells)))[::13]
     assert await evaluated(opened, "parts/map_layout", "cellAt", layout, 1, 1) is None
+
+
+KNOWN = [broker(1, "running"), broker(2, "running", maintenance=True), broker(3, "gone")]
+
+
+@pytest.mark.parametrize(
+    ("target", "current", "min_isr", "wrong"),
+    [
+        ([1, 2], [1, 2], 2, ""),
+        ([], [1], 0, "Choose at least one broker."),
+        ([1, 2, 1], [1], 0, "Broker 1 is chosen twice"),
+        ([1], [1, 2], 2, "which 1 replica can never meet. Choose at least 2 brokers"),
+        ([1, 3], [1, 2], 0, "Broker 3 is gone and gets no new replicas."),
+        ([1, 3], [1, 3], 0, ""),
+        ([1, 9], [1], 0, "Broker 9 is not known."),
+    ],
+)
+async def test_replicas_that_would_be_rejected_are_explained(
+    opened: Console, target: list[int], current: list[int], min_isr: int, wrong: str
+) -> None:
+    given = {"current": current, "minIsr": min_isr, "brokers": KNOWN}
+    found = await evaluated(opened, "broker_rules", "wrongTarget", target, given)
+    assert (wrong in found) if wrong else (found == "")
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "stored", "problem"),
+    [
+        ("", "none", [None, "text", 0], ""),
+        ("é", "text", ["é", "text", 2], ""),
+        ('{"a": 1.0}', "json", ['{"a": 1.0}', "text", 10], ""),
+        ("{", "json", ["{", "text", 1], "This is not JSON"),
+        ("", "base64", ["", "base64", 0], ""),
+        ("aGk\n=", "base64", ["aGk=", "base64", 2], ""),
+        ("aGk", "base64", ["aGk", "base64", 0], "This is not base64"),
+        ("a-k=", "base64", ["a-k=", "base64", 2], "This is not base64"),
+    ],
+)
+async def test_a_text_is_stored_by_its_format(
+    opened: Console, text: str, form: str, stored: list[Any], problem: str
+) -> None:
+    found = await evaluated(opened, "record_form", "encoded", text, form)
+    assert [found["value"], found["encoding"], found["bytes"]] == stored
+    assert (problem in found["wrong"]) if problem else (found["wrong"] == "")
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        ({"status": 0}, "unknown"),
+        ({"status": 504, "code": "REQUEST_TIMED_OUT"}, "unknown"),
+        ({"status": 502}, "unknown"),
+        ({"status": 500, "code": "INTERNAL"}, "unknown"),
+        ({"status": 503, "code": "NOT_ENOUGH_REPLICAS"}, "rejected"),
+        ({"status": 413, "code": "BATCH_TOO_LARGE"}, "rejected"),
+    ],
+)
+async def test_a_failure_is_in_doubt_unless_the_gateway_excludes_it(
+    opened: Console, problem: dict[str, Any], kind: str
+) -> None:
+    found = await evaluated(opened, "record_form", "outcomeOfFailure", problem)
+    assert found["kind"] == kind

@@ -39,7 +39,7 @@ async def test_a_rejected_request_shows_the_reason_and_changes_nothing(console: 
     await console.page.get_by_label("Name").fill("too-much")
     await console.page.get_by_label("Replicas of each").fill("9")
     # The browser logs the rejected request itself.
-    await console.button("Show what it would do").click()
+    await console.button("Show the effects").click()
     await expect(console.dialog.get_by_role("alert")).to_contain_text("9")
     console.faults[:] = [fault for fault in console.faults if "/v1/topics" not in fault]
 
@@ -76,6 +76,28 @@ async def test_a_topic_is_deleted_only_once_its_name_is_typed(
         return "foam" not in await topics(rest)
 
     await until(is_gone, "foam is not listed any more")
+
+
+async def test_a_topic_with_one_replica_is_marked_as_unprotected(
+    console: Console, rest: httpx.AsyncClient
+) -> None:
+    for topic, factor in (("alone", 1), ("kept", 3)):
+        body = {"topic": topic, "replication_factor": factor}
+        (await rest.post("/v1/topics", json=body)).raise_for_status()
+    marked = console.page.get_by_role("main").get_by_text("unprotected", exact=True)
+    await console.open("topics?search=alone")
+    await expect(marked).to_be_visible()
+    await console.open("topics?search=kept")
+    await expect(console.page.get_by_role("link", name="kept", exact=True)).to_be_visible()
+    await expect(marked).to_have_count(0)
+    await console.open("topics/alone")
+    await expect(marked).to_be_visible()
+    explained = (await rest.get("/v1/explain")).json()
+    assert "single_replica" in {finding["cause"] for finding in explained["findings"]}
+    assert explained["well"] is True
+    for topic in ("alone", "kept"):
+        gone = await rest.delete(f"/v1/topics/{topic}", params={"confirm": topic})
+        gone.raise_for_status()
 
 
 async def test_a_configuration_is_changed(console: Console, rest: httpx.AsyncClient) -> None:

@@ -119,7 +119,7 @@ WITHOUT_CONTROLLER = TidelogError(
         ("topics/sea", "Durability"),
         ("topics/sea/0", "High watermark"),
         ("brokers", "127.0.0.1:7501"),
-        ("moves/op-1", "Move by move"),
+        ("moves/op-1", "Requested from"),
     ],
 )
 async def test_a_page_shows_its_age_and_why_it_is_not_up_to_date(
@@ -248,18 +248,18 @@ async def test_damaged_records_are_left_out_and_named(scene: Scene) -> None:
     await scene.console.open("records?topic=sea&partition=0")
     page = scene.console.page
     await expect(page.get_by_text("8 records", exact=True)).to_be_visible()
-    note = page.get_by_role("status").filter(has_text="has damaged them")
+    note = page.get_by_role("status").filter(has_text="damaged on the last disk")
     await expect(note).to_contain_text("partition 0, offsets 3 to 4")
 
 
 async def test_a_slow_answer_is_announced_before_it_arrives(scene: Scene) -> None:
     page = scene.console.page
     await scene.console.open("brokers")
-    await expect(page.get_by_text("127.0.0.1:7501")).to_be_visible()
+    await expect(page.get_by_title("127.0.0.1:7501")).to_be_visible()
     # No service answers.
     await page.route("**/v1/brokers?*", lambda _: None)
     await expect(page.get_by_text("there has been no answer since")).to_be_visible()
-    await expect(page.get_by_text("127.0.0.1:7501")).to_be_visible()
+    await expect(page.get_by_title("127.0.0.1:7501")).to_be_visible()
     await expect(page.get_by_text("not up to date")).to_be_visible()
 
 
