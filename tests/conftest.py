@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from pluggy import Result
 
-from tidelog_runtime.local import addresses
+from tidelog.testing.cluster_for_tests import share_ports
 
 IN_CI = os.environ.get("CI") == "true"
 
@@ -21,11 +21,7 @@ settings.load_profile("tidelog")
 # that; some of them have to end by SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A free port is bound only a moment after it is chosen: processes of pytest-xdist must choose from
-# different ranges.
-if WORKER := os.environ.get("PYTEST_XDIST_WORKER", ""):
-    WORKERS = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    addresses.OTHER_PORTS = addresses.OTHER_PORTS[int(WORKER.removeprefix("gw")) :: WORKERS]
+share_ports()
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -1,7 +1,8 @@
 """The commands and programs in README.md and docs/ that tests execute.
 
-Every line of a ```console block is executed as it stands, and so is every ```python block. Other
-blocks are for reading only."""
+Every line of a ```console block is executed as it stands, and so is every ```python block; a
+```text block after it is its output. Programs in ```py blocks are those of other clients: they are
+only compiled. Other blocks are for reading only."""
 
 from __future__ import annotations
 
@@ -13,6 +14,9 @@ README = "README.md"
 CONTAINERS = "docs/getting-started/containers.md"
 SPARK = "docs/getting-started/spark.md"
 GUARANTEES = "docs/concepts/guarantees.md"
+KAFKA_CLIENTS = "docs/getting-started/coming-from-kafka-clients.md"
+PYTHON = "docs/getting-started/python.md"
+TESTING = "docs/getting-started/testing.md"
 SPARK_JOBS = "docs/integrations/spark-jobs.md"
 # The pages of the tour, in the order in which their commands are executed.
 TOUR = (README, CONTAINERS, GUARANTEES)

@@ -1,9 +1,9 @@
 """`python -m wording`: prints each place with a word of a private dialect or a misspelled unit.
 
-Prose is docstrings, comments, the comments of proto files, documents, and what planted bugs have
-above their changes. Names in backticks and code blocks of documents are not prose. GLOSSARY.md has
-the words to use instead. In texts of programs, such as help and log texts, only the spelling of
-units is checked.
+Prose is docstrings, comments, the comments of proto files, documents, what planted bugs have above
+their changes, and comments and texts of the console. Names in backticks and code blocks of
+documents are not prose. GLOSSARY.md has the words to use instead. In texts of other programs, such
+as help and log texts, only the spelling of units is checked.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from documented import ROOT, pages
 from unit_spelling import ALLOWED, EVERYWHERE, IN_PROSE, pattern
 
 PYTHON = ("bench", "deploy", "docs", "libs", "services", "tests")
+# The console, without the scripts of others.
+SCRIPTS = "services/admin-api/tidelog_admin_api/console/app"
 
 # Each word, with what to write instead.
 INSTEAD = {
@@ -40,6 +42,9 @@ _UNITS_OF_TEXTS = pattern(EVERYWHERE)
 # A shorter text is a value of some interface, such as "5 seconds" for Spark.
 _LEAST_WORDS = 3
 _QUOTED = re.compile(r"```.*?```|``.*?``|`[^`]*`|\"[^\"\n]*\"", re.DOTALL)
+# Texts in a line of a script: in quotes, or between tags.
+_SCRIPT_TEXT = re.compile(r'"([^"]+)"|>([^<>{}`]+)(?:<|$)')
+_SCRIPT_COMMENTS = ("//", "/*", "*")
 _INDENTED_CODE = re.compile(r"^(?: {4,}|\t).*$", re.MULTILINE)
 
 
@@ -59,12 +64,17 @@ class Found(NamedTuple):
 def banned(text: str, first_line: int = 1) -> Iterator[Found]:
     """The banned words and the misspelled units of a text that begins at that line."""
     text = _without_quotes(text)
+    yield from words(text, first_line)
+    yield from _matches(_UNITS, text, first_line)
+
+
+def words(text: str, first_line: int = 1) -> Iterator[Found]:
+    """The banned words of a text without quotes."""
     for match in _BANNED.finditer(text):
         is_refusal = match[0].lower().startswith("refus")
         around = text[max(0, match.start() - 60) : match.end() + 60]
         if not (is_refusal and _CONNECTION.search(around)):
             yield Found(first_line + text.count("\n", 0, match.start()), match[0])
-    yield from _matches(_UNITS, text, first_line)
 
 
 def _without_quotes(text: str) -> str:
@@ -129,7 +139,26 @@ def in_planted_bug(text: str) -> Iterator[Found]:
     return banned(text.partition("\nIn: ")[0])
 
 
-SEARCHES = {".py": in_python, ".md": in_document, ".proto": in_proto, ".txt": in_planted_bug}
+def in_script(source: str) -> Iterator[Found]:
+    """Checks a script of the console."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if line.strip().startswith(_SCRIPT_COMMENTS):
+            yield from banned(line, number)
+            continue
+        for quoted, between in _SCRIPT_TEXT.findall(line):
+            text = quoted or between
+            if len(text.split()) >= _LEAST_WORDS:
+                yield from _matches(_BANNED, text, number)
+                yield from _matches(_UNITS_OF_TEXTS, text, number)
+
+
+SEARCHES = {
+    ".py": in_python,
+    ".md": in_document,
+    ".proto": in_proto,
+    ".txt": in_planted_bug,
+    ".js": in_script,
+}
 
 
 def _found_in(path: Path) -> Iterator[Found]:
@@ -141,7 +170,8 @@ def _files() -> list[Path]:
     documents = [*pages(), *sorted(ROOT.glob("*/*/README.md"))]
     proto = sorted((ROOT / "proto").rglob("*.proto"))
     planted_bugs = sorted((ROOT / "tests" / "mutants" / "bugs").glob("*.txt"))
-    files = (*python, *documents, *proto, *planted_bugs)
+    scripts = sorted((ROOT / SCRIPTS).rglob("*.js"))
+    files = (*python, *documents, *proto, *planted_bugs, *scripts)
     return [path for path in files if "_pb2" not in path.name]
 
 

@@ -1,5 +1,7 @@
 """Long work is done in slices."""
 
+from collections.abc import Generator
+
 import pytest
 
 from tidelog.model import TopicPartition
@@ -14,7 +16,13 @@ from tidelog_broker.core.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.core.partition.replica_key import ReplicaKey
 from tidelog_broker.edge import replica_codec
 from tidelog_runtime import replica_control_codec
-from tidelog_runtime.cooperative import ITEMS_PER_SLICE, QUICK_ITEMS_PER_SLICE, map_yielding
+from tidelog_runtime.cooperative import (
+    ITEMS_PER_SLICE,
+    QUICK_ITEMS_PER_SLICE,
+    SLICE_SECONDS,
+    TimeSlices,
+    map_yielding,
+)
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     CommandResult,
@@ -39,6 +47,35 @@ async def test_the_loop_runs_after_every_slice() -> None:
 @pytest.mark.parametrize("count", [0, 1, ITEMS_PER_SLICE])
 def test_small_inputs_are_converted_at_once(count: int) -> None:
     assert in_one_turn(map_yielding(str, range(count))) == [str(n) for n in range(count)]
+
+
+async def test_a_slice_of_time_ends_once_it_is_used_up() -> None:
+    now = 0.0
+    slices = TimeSlices(lambda: now)
+    async with Turns() as turns:
+        for _ in range(3):
+            for _ in range(9):
+                now += SLICE_SECONDS / 10
+                await slices.checkpoint()
+            assert turns.taken() == 0
+            now += SLICE_SECONDS / 10
+            await slices.checkpoint()
+            assert turns.taken() == 1
+
+
+async def test_steps_run_with_a_checkpoint_between_them() -> None:
+    now = 0.0
+
+    def steps() -> Generator[None, None, str]:
+        nonlocal now
+        for _ in range(3):
+            now += SLICE_SECONDS
+            yield
+        return "made"
+
+    async with Turns() as turns:
+        assert await TimeSlices(lambda: now).run(steps()) == "made"
+        assert turns.taken() == 3
 
 
 async def test_a_full_state_blocks_neither_end() -> None:

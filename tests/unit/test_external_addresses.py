@@ -101,15 +101,15 @@ def test_an_ended_incarnation_is_named_by_its_own_external_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("present", "told"), [(INSIDE_1, "127.0.0.1:7509"), ("moved-1:7500", INSIDE_1)]
+    ("present", "expected"), [(INSIDE_1, "127.0.0.1:7509"), ("moved-1:7500", INSIDE_1)]
 )
 def test_an_incarnation_without_an_external_address_has_that_of_the_next_at_the_same_place(
-    present: str, told: str
+    present: str, expected: str
 ) -> None:
     """Otherwise a request to all services would reach one broker at two addresses."""
     brokers = {1: broker(present, "127.0.0.1:7509")}
     known = ExternalAddresses(Known(brokers, departed={1: DEPARTURE}))
-    assert known.of_departed(1, INSIDE_1) == told
+    assert known.of_departed(1, INSIDE_1) == expected
 
 
 def test_a_brokers_description_names_no_internal_address(addresses: ExternalAddresses) -> None:

@@ -18,6 +18,7 @@ FORMER_MODULES = former_modules.FORMER_MODULES | former_job_modules.FORMER_MODUL
 FORMER_CONTENTS = [
     ("tidelog.client.operations", "BegunOperation, Operation, Plan, Move, Throttle, BrokerDetails"),
     ("tidelog.client.topic_details", "TopicDetails, PartitionDetails, PartitionMove, ConfigEntry"),
+    ("tidelog.history", "Finding"),
     ("tidelog.history.operations", "Operation, SendInvoked, PollEnded"),
     ("tidelog_pipeline.archive.job", "main"),
     ("tidelog_pipeline.archive.reconciling", "_is_compared, reconcile"),

@@ -53,7 +53,7 @@ def test_settings_and_pings_are_acknowledged_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "refusal",
+    "received",
     [
         pytest.param(frame(HEADERS, 0x5, 1, b"\x88"), id="trailers alone"),
         pytest.param(frame(RST_STREAM, 0, 1, bytes(4)), id="reset"),
@@ -61,9 +61,9 @@ def test_settings_and_pings_are_acknowledged_once() -> None:
         pytest.param(frame(DATA, 0, 1, b"\0\0\0\0\x03abc"), id="another message"),
     ],
 )
-def test_an_invalid_answer_is_rejected(refusal: bytes) -> None:
+def test_an_invalid_answer_is_rejected(received: bytes) -> None:
     with pytest.raises(UnhealthyError):
-        HealthExchange().receive(refusal)
+        HealthExchange().receive(received)
 
 
 def test_a_status_of_several_bytes_is_invalid() -> None:
@@ -76,15 +76,15 @@ def test_the_request_ends_its_stream_with_an_empty_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "asked"),
+    ("address", "probed"),
     [
         ("0.0.0.0:7500", ("127.0.0.1", 7500)),
         ("[::]:7500", ("::1", 7500)),
         ("broker-1:7500", ("broker-1", 7500)),
     ],
 )
-def test_a_wildcard_address_is_probed_on_loopback(address: str, asked: tuple[str, int]) -> None:
-    assert target_address(address) == asked
+def test_a_wildcard_address_is_probed_on_loopback(address: str, probed: tuple[str, int]) -> None:
+    assert target_address(address) == probed
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from tidelog.caller_limits import (
     CallerLimits,
     Callers,
 )
-from tidelog.metrics_endpoint import MAX_HEAD_BYTES, Answer, MetricsEndpoint, SharedAnswers
+from tidelog.metrics_endpoint import MAX_HEAD_BYTES, HttpResponse, MetricsEndpoint, SharedAnswers
 
 PER_CLIENT = METRICS_LIMITS[METRICS_CONNECTIONS_PER_CLIENT]
 ALL = METRICS_LIMITS[METRICS_CONNECTIONS]
@@ -141,7 +141,7 @@ def test_connections_that_are_being_answered_are_not_closed_for_new_ones() -> No
     arrived, go = threading.Semaphore(0), threading.Event()
 
     class Waiting(SharedAnswers):
-        def answer(self, request: dict[str, str]) -> Answer:
+        def answer(self, request: dict[str, str]) -> HttpResponse:
             arrived.release()
             assert go.wait(WAIT_S)
             return super().answer(request)
@@ -293,7 +293,7 @@ def test_a_request_that_waits_too_long_for_another_one_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metrics_endpoint, "TURN_TIMEOUT_S", 0.0)
-    nested: list[Answer] = []
+    nested: list[HttpResponse] = []
 
     def asks_again(environ: dict[str, Any], start: Start) -> list[bytes]:
         nested.append(answers.answer(environ))

@@ -109,8 +109,8 @@ def test_a_disk_is_slow_from_one_second_on() -> None:
     ]
 
 
-@pytest.mark.parametrize(("resent", "is_told"), [(60, True), (40, False), (19, False)])
-def test_many_retransmitted_segments_are_packet_loss(resent: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("resent", "is_reported"), [(60, True), (40, False), (19, False)])
+def test_many_retransmitted_segments_are_packet_loss(resent: int, is_reported: bool) -> None:
     """A few retransmissions are connection attempts to a stopped machine, however little else is
     sent."""
     sent = 1_000 if resent >= MIN_RESENT_SEGMENTS else 30
@@ -118,7 +118,7 @@ def test_many_retransmitted_segments_are_packet_loss(resent: int, is_told: bool)
     judge.take(Usage(sent_segments=5, resent_segments=3), 0, 0)
     usage = Usage(sent_segments=5 + sent, resent_segments=3 + resent)
     found = judge.take(usage, CPU_WINDOW_MS, 7)
-    assert found == ((Pressure("network", resent, sent, 7),) if is_told else ())
+    assert found == ((Pressure("network", resent, sent, 7),) if is_reported else ())
 
 
 def test_peers_are_read_from_kernel_tables() -> None:

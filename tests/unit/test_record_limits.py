@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from tidelog import batch_layout, batch_slices, record_batch
 from tidelog.batch import new_batch
-from tidelog.batch_slices import CostlyBatchError, decode_slices, is_costly_to_open
+from tidelog.batch_slices import (
+    SLICE_BYTES,
+    CostlyBatchError,
+    decode_slices,
+    is_costly_to_open,
+)
 from tidelog.client.fetched_batch import OPEN_SLICE_RECORDS, FetchedBatch, OpenedBatch
 from tidelog.client.open_batches import MAX_BATCH_RECORDS
 from tidelog.client.record_columns import RecordColumns, checked_headers
@@ -216,6 +221,20 @@ def test_a_slice_has_few_headers_or_a_single_record(record_count: int, headers: 
     for records in slices:
         assert len(records) == 1 or len(records) * headers <= OPEN_SLICE_RECORDS // 2
     assert [r for records in slices for r in records] == FetchedBatch(SEA, batch, 0).records()
+
+
+def test_a_slice_has_few_bytes_or_a_single_record() -> None:
+    sizes = [0] * (OPEN_SLICE_RECORDS + 1) + [SLICE_BYTES // 3] * 7 + [SLICE_BYTES + 1, 1]
+    batch = encode([bytes(size) for size in sizes], timestamps_ms=1, codec=Codec.ZSTD)
+    fetched = FetchedBatch(SEA, batch, 0)
+    slices = [
+        [len(record.value or b"") for record in records]
+        for records in fetched.record_slices(OPEN_SLICE_RECORDS)
+    ]
+    assert [size for of_slice in slices for size in of_slice] == sizes
+    assert all(len(of_slice) == 1 or sum(of_slice) <= SLICE_BYTES for of_slice in slices)
+    # No smaller than they have to be.
+    assert len(slices) == 6
 
 
 def test_a_batch_of_many_headers_is_not_opened_where_only_cheap_ones_are_allowed() -> None:

@@ -20,7 +20,7 @@ METHOD = "/tidelog.test.Refusing/Call"
 async def _ask(error: TidelogError | None) -> UnreachableError | TidelogError:
     """The error that a client gets when the server aborts like this; None: no server listens."""
 
-    async def refuse(
+    async def reject(
         request: bytes,  # noqa: ARG001
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> bytes:
@@ -28,7 +28,7 @@ async def _ask(error: TidelogError | None) -> UnreachableError | TidelogError:
         await abort(context, error)
 
     server = new_server()
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(refuse)
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(reject)
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("tidelog.test.Refusing", {"Call": handler}),)
     )

@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from tidelog import errors, model
 from tidelog.batch import is_intact, new_batch, stamp
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER, Codec, LeaderHint, TopicPartition
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, error_to_wire
 from tidelog.state_changes.event import Cause, Change

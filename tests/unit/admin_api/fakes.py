@@ -19,10 +19,12 @@ from tidelog.admin_messages import (
     ConfigChange,
     ConfigEntry,
     CreatedTopic,
+    FeatureLevel,
     LeaderChange,
     Move,
     Operation,
     Plan,
+    ProcessVersion,
     Progress,
     ResizedTopic,
     RestartCheck,
@@ -40,8 +42,8 @@ from tidelog.client.descriptions import (
 )
 from tidelog.client.service_states import ReportedStates
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import Explanation, Scope, StateRequest
 from tidelog.inspection.scrub_progress import ScrubProgress
+from tidelog.inspection.state_reports import Explanation, Scope, ServiceState, StateRequest
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
@@ -184,6 +186,8 @@ class FakeAdmin(FakeOperations):
         self.restart_check = RestartCheck(True, 0, 0, 0, 0, ())
         self.leader_changes: list[LeaderChange] = []
         self.before_answer: Awaitable[object] | None = None
+        process = ProcessVersion("broker", 1, "127.0.0.1:7501", "0.1.0", 1, 2)
+        self.feature_level = FeatureLevel(1, 2, 44, (process,))
 
     def record(self, name: str, *arguments: object, **named: object) -> None:
         self.calls.append((name, arguments, named))
@@ -230,6 +234,18 @@ class FakeAdmin(FakeOperations):
             dry_run=dry_run,
         )
         return Throttle(bytes_per_second, self.throttle.revision + (not dry_run))
+
+    async def describe_feature_level(self) -> FeatureLevel:
+        self.record("describe_feature_level")
+        return self.feature_level
+
+    async def raise_feature_level(
+        self, level: int, *, expected_revision: int = 0, dry_run: bool = False
+    ) -> int:
+        self.record(
+            "raise_feature_level", level, expected_revision=expected_revision, dry_run=dry_run
+        )
+        return self.feature_level.level
 
     async def check_restart(self, broker_id: int) -> RestartCheck:
         self.record("check_restart", broker_id)
@@ -310,7 +326,8 @@ class FakeAdmin(FakeOperations):
             "create_topic", topic, partitions, replication_factor, config, timeout_ms, **named
         )
         placed = ((1, 2),) if named["dry_run"] else ()
-        return CreatedTopic("" if named["dry_run"] else "new-id", (3,), "trace", placed)
+        topic_id = "" if named["dry_run"] else "new-id"
+        return CreatedTopic(topic_id, (3,), "trace", placed, ("a warning",))
 
     async def plan_deletion(self, topic: str, *, expected_revision: int = 0) -> ResizedTopic:
         self.record("plan_deletion", topic, expected_revision=expected_revision)
@@ -373,11 +390,18 @@ class FakeStates:
 
     def __init__(self) -> None:
         self.reported = ReportedStates((), ())
+        self.asked_brokers: list[list[str]] = []
+        self.was_sampled = asyncio.Event()
         self.requests: list[StateRequest] = []
 
     async def ask(self, request: StateRequest, timeout_ms: int = 0) -> ReportedStates:  # noqa: ARG002
         self.requests.append(request)
         return self.reported
+
+    async def replicas(self, addresses: Sequence[str], timeout_ms: int) -> list[ServiceState]:  # noqa: ARG002
+        self.asked_brokers.append(list(addresses))
+        self.was_sampled.set()
+        return [state for state in self.reported.states if state.broker is not None]
 
 
 class FakeScrub:

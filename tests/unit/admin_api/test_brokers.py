@@ -9,7 +9,7 @@ from tidelog.admin_messages import LeaderChange, RestartCheck, RestartFinding, T
 from tidelog.client.service_states import ReportedStates
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, SilentService
-from tidelog.inspection.model import BrokerState, ServiceState, StoreHealth
+from tidelog.inspection.state_reports import BrokerState, ServiceState, StoreHealth
 from unit.admin_api.fakes import FakeAdmin, FakeCluster, broker, operation
 
 
@@ -190,3 +190,45 @@ async def test_a_throttle_is_changed_only_at_the_revision_that_was_read(
 async def test_a_throttle_request_must_set_or_remove_the_rate(gateway: httpx.AsyncClient) -> None:
     answer = await gateway.put("/v1/throttle", json={})
     assert answer.json()["errors"][0]["message"] == "is required and missing"
+
+
+async def test_the_feature_level_has_a_tag_and_names_each_process(
+    gateway: httpx.AsyncClient,
+) -> None:
+    answer = await gateway.get("/v1/cluster/feature-level")
+    assert answer.headers["etag"] == '"44"'
+    described = answer.json()
+    assert (described["level"], described["raisable_level"]) == (1, 2)
+    assert described["processes"][0]["version"] == "0.1.0"
+
+
+async def test_the_feature_level_is_raised_only_at_the_revision_that_was_read(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    answer = await gateway.put(
+        "/v1/cluster/feature-level", json={"level": 2}, headers={"If-Match": '"44"'}
+    )
+    assert answer.status_code == 200
+    assert admin.calls[0] == (
+        "raise_feature_level",
+        (2,),
+        {"expected_revision": 44, "dry_run": False},
+    )
+
+
+async def test_a_process_that_is_too_old_for_a_level_is_a_conflict(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    why = TidelogError(ErrorCode.UNSUPPORTED_VERSION, "broker 1 (0.1.0) is too old")
+    admin.rejections["raise_feature_level"] = why
+    answer = await gateway.put("/v1/cluster/feature-level", json={"level": 3})
+    assert answer.status_code == 409
+    assert answer.json()["code"] == "UNSUPPORTED_VERSION"
+
+
+@pytest.mark.parametrize("level", [0, 1.5, "2", 10_001])
+async def test_an_invalid_feature_level_is_rejected(
+    gateway: httpx.AsyncClient, level: object
+) -> None:
+    answer = await gateway.put("/v1/cluster/feature-level", json={"level": level})
+    assert answer.status_code == 422

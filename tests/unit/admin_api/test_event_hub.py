@@ -46,13 +46,13 @@ class ManualClock:
 
 async def messages_of(
     hub: EventHub,
-    wanted: EventFilter = ALL,
+    event_filter: EventFilter = ALL,
     beginning: Beginning = FROM_THE_FIRST,
     events: int | None = None,
     duration_ms: int | None = 0,
 ) -> list[bytes]:
     """All messages of a stream that ends by itself, without its opening."""
-    stream = hub.stream(wanted, beginning, Bound(events, duration_ms))
+    stream = hub.stream(event_filter, beginning, Bound(events, duration_ms))
     opening, *reported = [piece async for piece in stream]
     assert opening == OPENING
     return reported

@@ -21,7 +21,7 @@ SEA = change(topic="sea", partition=3, broker=2)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "taken"),
+    ("event_filter", "taken"),
     [
         (EventFilter(), True),
         (EventFilter(topic="sea"), True),
@@ -39,8 +39,8 @@ SEA = change(topic="sea", partition=3, broker=2)
         (EventFilter(topic="sea", broker=1), False),
     ],
 )
-def test_filters_join_by_and(wanted: EventFilter, taken: bool) -> None:
-    assert wanted.matches(SEA) is taken
+def test_filters_join_by_and(event_filter: EventFilter, taken: bool) -> None:
+    assert event_filter.matches(SEA) is taken
 
 
 def test_an_event_of_a_topic_belongs_to_each_partition() -> None:

@@ -8,8 +8,13 @@ import pytest
 from tidelog.caller_limits import LimitedClient
 from tidelog.client.service_states import ReportedStates
 from tidelog.inspection.gateway_reports import GATEWAY_SILENT_MS, AnnouncedGateway
-from tidelog.inspection.model import ControllerState, ServiceState, StateRequest, StoreHealth
 from tidelog.inspection.resource_pressures import ResourcePressure
+from tidelog.inspection.state_reports import (
+    ControllerState,
+    ServiceState,
+    StateRequest,
+    StoreHealth,
+)
 from unit.admin_api.fakes import FakeCluster
 
 LIMITED = LimitedClient("10.0.0.7", "max_requests_per_client", 128, 5, 900)

@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.admin_messages import LeaderChange, Move, RecoveredPartition, RecoveryChoice
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import Explanation, Finding, Scope
+from tidelog.inspection.state_reports import Explanation, Finding, Scope
 from tidelog.model import TopicPartition
 from unit.admin_api.fake_operations import operation, recovery
 from unit.admin_api.fakes import FakeAdmin, FakeCluster

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 
 import httpx
+import pytest
 
 from tidelog.admin_messages import Progress
-from tidelog.client.descriptions import TopicDescription
+from tidelog.client.descriptions import PARTITIONS_PER_TURN, TopicDescription
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import Explanation, Finding
+from tidelog.inspection.state_reports import Explanation, Finding
 from tidelog_admin_api.bodies.cluster_bodies import OverviewPart
-from tidelog_admin_api.overview import MAX_UNWELL, overview_of, summary_of
-from tidelog_admin_api.overviews import FIRST_ANSWER_MS
+from tidelog_admin_api.overview import (
+    MAX_UNWELL,
+    map_of,
+    overview_of,
+    summary_of,
+)
+from tidelog_admin_api.overviews import FIRST_ANSWER_MS, idle_interval_ms
 from unit.admin_api.fakes import (
     CLUSTER,
     FakeAdmin,
@@ -23,11 +29,13 @@ from unit.admin_api.fakes import (
     partition,
     topic,
 )
+from unit.loop_turns import Turns, in_one_turn
 
 
 def health_of(*topics: TopicDescription, findings: tuple[Finding, ...] = ()) -> str:
     explained = Explanation(findings)
-    return overview_of(CLUSTER, summary_of(topics), None, None, explained, {}).health
+    summary = in_one_turn(summary_of(topics))
+    return overview_of(CLUSTER, summary, None, None, explained, {}).health
 
 
 def test_a_cluster_without_a_fault_is_ok() -> None:
@@ -51,18 +59,44 @@ def test_without_answers_health_is_unknown() -> None:
     assert overview_of(None, None, None, None, None, {}).health == "unknown"
 
 
-def test_health_becomes_unknown_when_the_cluster_stops_answering() -> None:
-    summary, parts = summary_of([topic()]), {"topics": OverviewPart(as_of_ms=5, problem="silent")}
+async def test_health_becomes_unknown_when_the_cluster_stops_answering() -> None:
+    summary = await summary_of([topic()])
+    parts = {"topics": OverviewPart(as_of_ms=5, problem="silent")}
     assert overview_of(CLUSTER, summary, None, None, None, parts).health == "unknown"
 
 
-def test_the_worst_partitions_are_listed_first_up_to_a_limit() -> None:
+async def test_the_worst_partitions_are_listed_first_up_to_a_limit() -> None:
     lagging = [partition(number, isr=(1, 2)) for number in range(200)]
-    summary = summary_of([topic("sea", *lagging), topic("sky", partition(leader=-1, isr=()))])
+    summary = await summary_of([topic("sea", *lagging), topic("sky", partition(leader=-1, isr=()))])
     assert len(summary.unwell) == MAX_UNWELL
     assert summary.unwell[0].topic == "sky"
     assert [p.partition for p in summary.unwell[1:4]] == [0, 1, 2]
     assert summary.counts.under_replicated == 201
+
+
+async def test_a_summary_and_a_map_of_many_partitions_give_others_a_turn_in_between() -> None:
+    wide = [topic("sea", *(partition(n) for n in range(1_000))), topic("sky")]
+    async with Turns() as turns:
+        for make in (summary_of, map_of):
+            turns.taken()
+            await make(wide)
+            assert turns.taken() >= 1_000 // PARTITIONS_PER_TURN
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "idle_ms"), [(1_000, 10_000), (9_000, 45_000), (60_000, 80_000)]
+)
+def test_a_part_that_costs_more_is_refreshed_less_often_while_it_is_not_read(
+    interval_ms: int, idle_ms: int
+) -> None:
+    assert idle_interval_ms(interval_ms) == idle_ms
+
+
+async def test_a_map_has_every_partition() -> None:
+    wide = [topic("sea", *(partition(n) for n in range(1_000))), topic("sky", partition(leader=-1))]
+    mapped = await map_of(wide)
+    assert [(t.topic, len(t.partitions)) for t in mapped.topics] == [("sea", 1_000), ("sky", 1)]
+    assert mapped.topics[1].partitions[0][0] is None
 
 
 async def test_the_overview_has_all_parts(gateway: httpx.AsyncClient, admin: FakeAdmin) -> None:

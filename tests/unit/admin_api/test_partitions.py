@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.client.service_states import ReportedStates
 from tidelog.inspection.explain import Listening, SilentService
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     BrokerState,
     FollowerProgress,
     FollowerState,

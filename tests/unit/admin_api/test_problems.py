@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
 
+import tidelog_admin_api
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.problem import Problem
@@ -18,6 +22,8 @@ from tidelog_admin_api.error_handlers import validation_problem
 from tidelog_admin_api.error_mappings import ERROR_MAPPINGS
 from tidelog_admin_api.problems import invalid, of_error, response
 from unit.admin_api.fakes import FakeAdmin, FakeCluster, client_of
+
+MODULES = sorted(Path(tidelog_admin_api.__file__).parent.rglob("*.py"))
 
 
 def problem_of(answer: httpx.Response) -> Problem:
@@ -28,11 +34,73 @@ def problem_of(answer: httpx.Response) -> Problem:
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_has_an_error_status_and_a_fix(code: ErrorCode) -> None:
+def test_every_code_has_an_error_status(code: ErrorCode) -> None:
     mapping = ERROR_MAPPINGS[code]
     assert mapping.status >= 400
-    assert mapping.fix.endswith(".")
     assert mapping.grpc_status.isupper()
+
+
+# Advice that fits any error, and so adds nothing to the message.
+GENERIC = re.compile(
+    r"^(correct|fix|check|change|repeat|retry|try)( what| the)?( request| syntax| values?| input"
+    r"| replicas)?( again)?( in a moment| later)?[.]?$"
+    r"|\b(as|that|what|which) the (message|error|detail) (says|names|allows|describes|states)\b"
+    r"|\bcorrect (what|the (request|syntax|input|value))",
+    re.IGNORECASE,
+)
+# They name a service or disk to check, which the message identifies.
+NAMES_A_PLACE = ("Check the log of the service that", "Check the disk of the broker that")
+
+
+def fixes_in(module: Path) -> list[str]:
+    """The constant texts that are passed as a fix in a module."""
+    tree = ast.parse(module.read_text())
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    makers = {"ErrorMapping", "_invalid", "_not_found", "_conflict", "unavailable"}
+    makers |= {"unsupported_body", "_replace"}
+    given = (
+        part
+        for call in calls
+        if getattr(call.func, "id", getattr(call.func, "attr", "")) in makers
+        for part in (*call.args, *(keyword.value for keyword in call.keywords))
+    )
+    return [
+        part.value for part in given if isinstance(part, ast.Constant) and type(part.value) is str
+    ]
+
+
+FIXES = [
+    *(mapping.fix for mapping in ERROR_MAPPINGS.values()),
+    *(fix for module in MODULES for fix in fixes_in(module)),
+]
+
+
+@pytest.mark.parametrize("fix", sorted({fix for fix in FIXES if " " in fix}))
+def test_a_fix_says_more_than_to_do_what_the_message_says(fix: str) -> None:
+    assert fix.startswith(NAMES_A_PLACE) or not GENERIC.search(fix)
+    assert fix[0].isupper()
+    assert fix.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "fix",
+    [
+        "Correct what the message names.",
+        "Correct the syntax of the request.",
+        "Correct the request as the message says.",
+        "Choose a number that the message allows.",
+        "Check the request.",
+        "Try again in a moment.",
+        "Repeat the request.",
+    ],
+)
+def test_generic_advice_is_recognized(fix: str) -> None:
+    assert GENERIC.search(fix)
+
+
+async def test_without_a_specific_fix_there_is_none(gateway: httpx.AsyncClient) -> None:
+    answer = await gateway.get("/v1/topics", params={"page_size": "many"})
+    assert (answer.status_code, "fix" in answer.json()) == (422, False)
 
 
 def test_no_cluster_error_code_is_an_internal_gateway_error() -> None:
@@ -75,6 +143,7 @@ async def test_an_unexpected_error_names_the_log_line(
     with capture_logs() as logged:
         problem = problem_of(await gateway.get("/v1/cluster"))
     assert (problem.status, problem.code) == (500, "INTERNAL")
+    assert problem.fix is not None
     assert f"request_failed with trace_id {problem.trace_id}" in problem.fix
     (line,) = [line for line in logged if line["event"] == "request_failed"]
     assert (line["trace_id"], line["exc_info"]) == (problem.trace_id, True)
@@ -93,7 +162,7 @@ async def test_an_unsupported_method_is_answered_with_the_supported_ones(
     answer = await gateway.delete("/v1/cluster")
     assert problem_of(answer).code == "METHOD_NOT_ALLOWED"
     assert answer.headers["allow"] == "GET"
-    assert "GET" in problem_of(answer).fix
+    assert problem_of(answer).fix == "Use one of: GET."
     answer = await gateway.patch("/v1/topics/sea")
     assert answer.headers["allow"] == "GET, DELETE"
     assert (

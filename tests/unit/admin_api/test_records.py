@@ -12,14 +12,16 @@ from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Acks, OnDamage, Record, TopicPartition
 from tidelog_admin_api.bodies.record_bodies import RecordToSend
 from tidelog_admin_api.problems import ProblemError
-from tidelog_admin_api.record_reader import (
+from tidelog_admin_api.record_collecting import (
     HEADER_BYTES,
     MAX_DAMAGED_RANGES,
     MAX_RECORD_BYTES,
+    ReadBound,
+)
+from tidelog_admin_api.record_reader import (
     AtOffset,
     AtTime,
     Latest,
-    ReadBound,
     read_records,
 )
 from tidelog_admin_api.record_sender import MAX_TOPIC_NAMES, RecordSender
@@ -196,7 +198,7 @@ async def test_a_record_too_large_to_show_ends_the_page_or_is_reported() -> None
     with pytest.raises(ProblemError) as rejected:
         await read(FakeConsumer(records), AtOffset(2), bound)
     assert rejected.value.code == "RECORD_TOO_LARGE"
-    assert "continue at offset 3" in rejected.value.mapping.fix
+    assert "continue with offset=3" in rejected.value.mapping.fix
     assert await read(FakeConsumer(records), AtOffset(3), bound) == ([3], 4)
     assert await read(FakeConsumer(records), Latest(4), bound) == ([3], 4)
 

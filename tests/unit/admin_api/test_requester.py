@@ -37,7 +37,7 @@ async def test_the_default_caller_name_is_the_remote_address(
 
 
 @pytest.mark.parametrize(
-    ("client", "told"),
+    ("client", "forwarded"),
     [
         (("::1", 7), "[::1]:7"),
         (("10.1.2.3", 0), "10.1.2.3"),
@@ -47,7 +47,7 @@ async def test_the_default_caller_name_is_the_remote_address(
     ],
 )
 async def test_a_valid_proxy_supplied_address_is_forwarded(
-    client: tuple[str, int] | None, told: str
+    client: tuple[str, int] | None, forwarded: str
 ) -> None:
     seen: list[Metadata | None] = []
 
@@ -56,7 +56,7 @@ async def test_a_valid_proxy_supplied_address_is_forwarded(
 
     scope: dict[str, Any] = {"type": "http", "headers": [], "client": client}
     await RequestContextMiddleware(app, random.Random(1))(scope, None, None)  # type: ignore[arg-type]  # not used
-    assert dict(seen[0] or ())["tidelog-requested-from"] == told
+    assert dict(seen[0] or ())["tidelog-requested-from"] == forwarded
 
 
 @pytest.mark.parametrize("said", ["J\xfcrgen".encode(), b"J\xfcrgen", b"a\tb", b"a" * 201])

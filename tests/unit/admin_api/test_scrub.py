@@ -73,20 +73,20 @@ async def test_a_stopped_broker_cannot_begin_a_pass(
 
 
 @pytest.mark.parametrize(
-    ("refusal", "code"),
+    ("error", "code"),
     [
         (UnreachableError(TWO, "it refuses connections"), "UNREACHABLE"),
         (TidelogError(ErrorCode.TOO_MANY_REQUESTS, "it is busy"), "TOO_MANY_REQUESTS"),
     ],
 )
 async def test_an_unanswered_broker_hides_no_other(
-    gateway: httpx.AsyncClient, fake_cluster: FakeCluster, refusal: Exception, code: str
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster, error: Exception, code: str
 ) -> None:
-    fake_cluster.scrub.rejections[TWO] = refusal
+    fake_cluster.scrub.rejections[TWO] = error
     for answer in (await gateway.get("/v1/brokers/scrub"), await gateway.post("/v1/brokers/scrub")):
         one, two = answer.json()["items"]
         assert (one["error"], two["status"]) == (None, None)
-        assert (two["error"]["code"], two["error"]["message"]) == (code, str(refusal))
+        assert (two["error"]["code"], two["error"]["message"]) == (code, str(error))
         assert answer.status_code == (200 if answer.request.method == "GET" else 207)
 
 

@@ -65,6 +65,46 @@ async def test_an_empty_body_is_no_body(
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "field", "message"),
+    [
+        (
+            "/v1/topics",
+            {"topic": "sea", "partition": 3},
+            "partition",
+            "unknown field; did you mean partitions? Valid fields are ",
+        ),
+        ("/v1/topics", {"topic": "sea", "zeal": 3}, "zeal", "unknown field; valid fields are "),
+        (
+            "/v1/topics/sea/records",
+            {"records": [{"vlaue": 1}]},
+            "records[0].vlaue",
+            "did you mean value? Valid fields are headers, key, key_encoding, partition, ",
+        ),
+        (
+            "/v1/topics/sea/records",
+            {"records": [{"headers": [{"key": "a", "value": "b", "name": "c"}]}]},
+            "records[0].headers[0].name",
+            "valid fields are key, value, value_encoding",
+        ),
+        # A body that may be missing.
+        ("/v1/rebalance", {"operation": "x"}, "operation", "did you mean operation_id?"),
+    ],
+)
+async def test_an_unknown_field_is_rejected_with_the_valid_ones(
+    gateway: httpx.AsyncClient,
+    admin: FakeAdmin,
+    path: str,
+    body: dict[str, Any],
+    field: str,
+    message: str,
+) -> None:
+    (rejected,) = await errors_of(gateway, "POST", path, json.dumps(body).encode())
+    assert rejected[0] == field
+    assert message in rejected[1]
+    assert admin.calls == []
+
+
+@pytest.mark.parametrize(
     ("body", "field"),
     [
         (b'{"topic":"sea","topic":"bay"}', "topic"),

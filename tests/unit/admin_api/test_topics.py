@@ -58,6 +58,7 @@ async def test_a_topic_is_created_and_has_an_address(
     assert (answer.status_code, answer.headers["location"]) == (201, "/v1/topics/sea")
     assert answer.json()["topic_id"] == "new-id"
     assert answer.json()["pending_brokers"] == [3]
+    assert answer.json()["warnings"] == ["a warning"]
     config = {"retention_ms": "5", "unclean_leader_election": "true"}
     named = {"assignment": [], "operation_id": "op-1", "dry_run": False}
     assert admin.calls == [("create_topic", ("sea", 6, 2, config, 70), named)]

@@ -256,7 +256,7 @@ class Replicas:
 
     async def take(
         self,
-        wanted: LeaderAndIsr | None = None,
+        new_state: LeaderAndIsr | None = None,
         *,
         revision: int = 10,
         numbers: Sequence[int] = (0,),
@@ -264,7 +264,7 @@ class Replicas:
     ) -> list[Partition]:
         """Take a command of the controller about these partitions."""
         result = await self.commands.leader_and_isr(
-            command(wanted or state(), revision, numbers=numbers, config=config)
+            command(new_state or state(), revision, numbers=numbers, config=config)
         )
         assert result.error is None
         assert [r.error for r in result.partitions] == [None] * len(numbers)
@@ -272,19 +272,19 @@ class Replicas:
             partition for partition in self.manager.all() if partition.name.partition in numbers
         ]
 
-    async def lead(self, number: int = 0, wanted: LeaderAndIsr | None = None) -> Partition:
-        (partition,) = await self.take(wanted, numbers=[number])
+    async def lead(self, number: int = 0, new_state: LeaderAndIsr | None = None) -> Partition:
+        (partition,) = await self.take(new_state, numbers=[number])
         assert partition.leading
         return partition
 
-    def knows(self, wanted: LeaderAndIsr, revision: int, name: TopicPartition = NAME) -> None:
+    def knows(self, new_state: LeaderAndIsr, revision: int, name: TopicPartition = NAME) -> None:
         """Deliver a partition's state as the watch does."""
-        self.cache.apply([partition_change(wanted, revision, name)])
+        self.cache.apply([partition_change(new_state, revision, name)])
         self.manager.observed([name])
 
 
 def command(
-    wanted: LeaderAndIsr,
+    new_state: LeaderAndIsr,
     revision: int = 10,
     *,
     numbers: Sequence[int] = (0,),
@@ -300,7 +300,7 @@ def command(
         controller_epoch=controller_epoch,
         broker_epoch=broker_epoch,
         full_state=full_state,
-        partitions=[PartitionCommand(on(p), wanted, revision, config or {}) for p in numbers],
+        partitions=[PartitionCommand(on(p), new_state, revision, config or {}) for p in numbers],
         leaders={b: LeaderAddress(address_of(b), epoch_of(b)) for b in (1, 2, 3)},
         store_revision=revision if store_revision is None else store_revision,
         unreadable_topics=unreadable_topics,
@@ -389,9 +389,11 @@ def broker_change(broker_id: int, revision: int | None = None, **changes: object
     return Changed(key, KeyValue(key, value, created, written), written)
 
 
-def partition_change(wanted: LeaderAndIsr, revision: int, name: TopicPartition = NAME) -> Changed:
+def partition_change(
+    new_state: LeaderAndIsr, revision: int, name: TopicPartition = NAME
+) -> Changed:
     key = KEYS.leader_and_isr(name)
-    return Changed(key, KeyValue(key, encode_leader_and_isr(wanted), 1, revision), revision)
+    return Changed(key, KeyValue(key, encode_leader_and_isr(new_state), 1, revision), revision)
 
 
 def topic_change(partitions: int = 1, topic_id: str = TOPIC_ID, revision: int = 9) -> Changed:

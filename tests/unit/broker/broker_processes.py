@@ -164,7 +164,7 @@ class Cluster:
         wanted = LeaderAndIsr(TOPIC_ID, (1, 2), 1, leader.broker_id, epoch, members, (), 1)
         return wanted, self.put(KEYS.leader_and_isr(NAME), encode_leader_and_isr(wanted))
 
-    async def command(self, process: Process, wanted: LeaderAndIsr, revision: int) -> None:
+    async def command(self, process: Process, new_state: LeaderAndIsr, revision: int) -> None:
         leaders = {
             p.broker_id: LeaderAddress(address, p.epoch) for address, p in self.listening.items()
         }
@@ -174,7 +174,7 @@ class Cluster:
                 controller_epoch=1,
                 broker_epoch=process.epoch,
                 full_state=True,
-                partitions=[PartitionCommand(NAME, wanted, revision, self.topic_config)],
+                partitions=[PartitionCommand(NAME, new_state, revision, self.topic_config)],
                 leaders=leaders,
                 store_revision=revision,
             )

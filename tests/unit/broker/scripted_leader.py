@@ -171,7 +171,7 @@ class Follower:
     # The interface of the tests.
 
     def follow(
-        self, number: int = 0, log: FakeLog | None = None, wanted: LeaderAndIsr | None = None
+        self, number: int = 0, log: FakeLog | None = None, new_state: LeaderAndIsr | None = None
     ) -> Partition:
         partition = Partition(
             on(number),
@@ -181,7 +181,7 @@ class Follower:
             high_watermark=0,
             listener=Notes(),
         )
-        taken = wanted or state(leader=LEADER)
+        taken = new_state or state(leader=LEADER)
         partition.take(taken, 10, broker_epoch=self.broker_epoch, now_ms=1)
         self.keys[partition.name] = VersionedState(taken, 10)
         self.fetcher.follow([partition])

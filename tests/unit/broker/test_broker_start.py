@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     OPENS_LOGS,
     STARTED,
     TAKES_STATES,
@@ -87,9 +87,9 @@ async def test_while_logs_are_opened_their_number_is_reported_and_none_is_inspec
     process, progress = Process(cluster, 1), list[tuple[str, int, int]]()
     open_all = process.broker._logs.open_all
 
-    def watched(tell: Callable[[int, int], None], *, intact: bool) -> object:
+    def watched(on_progress: Callable[[int, int], None], *, intact: bool) -> object:
         def record_progress(done: int, total: int) -> None:
-            tell(done, total)
+            on_progress(done, total)
             progress.append((process.broker.start.phase, done, total))
 
         return open_all(record_progress, intact=intact)
@@ -114,9 +114,9 @@ async def test_a_crashed_incarnation_is_unregistered_before_its_logs_are_opened(
     process, registered = Process(cluster, 1), list[bool]()
     open_all = process.broker._logs.open_all
 
-    def watched(tell: Callable[[int, int], None], *, intact: bool) -> object:
+    def watched(on_progress: Callable[[int, int], None], *, intact: bool) -> object:
         registered.append(cluster.data.get(KEYS.broker(1)) is not None)
-        return open_all(tell, intact=intact)
+        return open_all(on_progress, intact=intact)
 
     monkeypatch.setattr(process.broker._logs, "open_all", watched)
     await process.broker.prepare()

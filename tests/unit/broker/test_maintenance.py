@@ -430,7 +430,7 @@ async def test_a_stray_that_the_store_assigns_here_stays() -> None:
 async def test_the_isr_is_evaluated_periodically_too() -> None:
     """A follower that never fetches triggers no evaluation by a fetch."""
     broker = Broker()
-    await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
+    await broker.replicas.lead(new_state=state(isr=(1, 2, 3)))
     async with at_work(broker.maintenance.evaluate_isrs(100)):
         await asyncio.sleep(0.11)
     assert len(broker.isr_updates) == 1
@@ -456,7 +456,7 @@ async def oldest_catch_up_ms(broker: Broker, stalled_ms: int) -> int:
     timer run. A record waits for the followers all the time.
     """
     clock = StallingClock(broker.replicas.clock)
-    partition = await broker.replicas.lead(wanted=state(isr=(1, 2, 3)))
+    partition = await broker.replicas.lead(new_state=state(isr=(1, 2, 3)))
     append(partition)
     maintenance = Maintenance(
         broker.replicas.manager,

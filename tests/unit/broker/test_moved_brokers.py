@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tidelog.inspection.model import StateRequest
+from tidelog.inspection.state_reports import StateRequest
 from tidelog.model import Acks
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from tidelog_broker import __main__ as program
 from tidelog_broker.storage.data_directory import DataDirectoryError
 from tidelog_runtime.metadata.broker_directories import RejectionCause
-from tidelog_runtime.metadata.cluster_id import UnknownFormatError
+from tidelog_runtime.metadata.cluster_id import UnsupportedLevelError
 
 
 class Process:
@@ -56,7 +56,7 @@ class Process:
     [
         (DataDirectoryError("of another cluster"), RejectionCause.DATA_DIRECTORY),
         (DataDirectoryError("wiped", RejectionCause.STORE), RejectionCause.STORE),
-        (UnknownFormatError("of a later version"), RejectionCause.STORE),
+        (UnsupportedLevelError("of a later release"), RejectionCause.VERSION),
         (OSError("no such device"), RejectionCause.DISK),
         (MemoryError(), RejectionCause.OTHER),
     ],

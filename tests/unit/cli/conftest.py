@@ -58,6 +58,7 @@ class Commands:
 def commands(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
     """Two brokers and a controller; topic "sea" has two partitions."""
     monkeypatch.delenv("TIDELOG_BOOTSTRAP", raising=False)
+    monkeypatch.delenv("TIDELOG_CONTEXT", raising=False)
     monkeypatch.delenv("TIDELOG_REQUESTED_BY", raising=False)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="fake-cluster", daemon=True)

@@ -162,9 +162,7 @@ def test_a_throttle_is_shown(commands: Commands) -> None:
         pb.DescribeThrottleResponse(throttle=bound, revision=44),
     )
     assert commands.run("throttle", "describe").stdout == "Moves use bandwidth without limit.\n"
-    assert (
-        "at most 50.0 MB a second (50,000,000 bytes)" in commands.run("throttle", "describe").stdout
-    )
+    assert "at most 50 MB a second" in commands.run("throttle", "describe").stdout
     document = json.loads(commands.run("throttle", "describe", "--json").stdout)
     assert document == {"bytes_per_second": 50_000_000, "revision": 44}
 
@@ -183,9 +181,55 @@ def test_a_throttle_is_set_and_removed(commands: Commands, rate: str, bound: int
     assert document["before"] == {"bytes_per_second": None}
 
 
-@pytest.mark.parametrize("rate", ["fast", "-5", "5TB", "", "1e6", "MB"])
+OLD = pb.ProcessVersion(role="broker", id=3, address="h:7503", oldest_level=1, newest_level=1)
+NEW = pb.ProcessVersion(
+    role="broker", id=1, address="h:7501", version="0.2.0", oldest_level=1, newest_level=2
+)
+LEVELS = pb.DescribeFeatureLevelResponse(level=1, newest_level=2, revision=44, processes=[NEW, OLD])
+
+
+def test_an_upgrade_raises_the_level_to_the_newest_one(commands: Commands) -> None:
+    commands.controller.answer("DescribeFeatureLevel", LEVELS)
+    commands.controller.answer("RaiseFeatureLevel", pb.RaiseFeatureLevelResponse(before=1))
+    result = commands.run("cluster", "upgrade", "--yes")
+    assert result.stdout == "The cluster is at feature level 2; before: 1.\n"
+    dry, real = commands.controller.requests["RaiseFeatureLevel"]
+    assert (dry.dry_run, real.dry_run, real.level, real.expected_revision) == (True, False, 2, 44)
+
+
+def test_a_dry_run_of_an_upgrade_shows_the_levels_of_each_process(commands: Commands) -> None:
+    commands.controller.answer("DescribeFeatureLevel", LEVELS)
+    why = error_to_wire(TidelogError(ErrorCode.UNSUPPORTED_VERSION, "broker 3 is too old"))
+    commands.controller.answer("RaiseFeatureLevel", pb.RaiseFeatureLevelResponse(error=why))
+    result = commands.run("cluster", "upgrade", "--dry-run")
+    assert result.exit_code == ExitStatus.FAILED
+    shown = [line.split() for line in result.stdout.splitlines()]
+    assert ["broker", "1", "0.2.0", "1-2", "h:7501"] in shown
+    assert ["broker", "3", "-", "1-1", "h:7503"] in shown
+    assert "broker 3 is too old" in result.stderr
+
+
+def test_an_upgrade_needs_consent(commands: Commands) -> None:
+    commands.controller.answer("DescribeFeatureLevel", LEVELS)
+    commands.controller.answer("RaiseFeatureLevel", pb.RaiseFeatureLevelResponse(before=1))
+    result = commands.run("cluster", "upgrade")
+    assert result.exit_code == ExitStatus.USAGE
+    assert "never a lower one again; give --yes" in result.stderr
+    (dry,) = commands.controller.requests["RaiseFeatureLevel"]
+    assert dry.dry_run
+
+
+def test_an_upgrade_to_the_present_level_changes_nothing(commands: Commands) -> None:
+    commands.controller.answer("DescribeFeatureLevel", LEVELS)
+    commands.controller.answer("RaiseFeatureLevel", pb.RaiseFeatureLevelResponse(before=1))
+    document = json.loads(commands.run("cluster", "upgrade", "--to", "1", "--json").stdout)
+    assert (document["before"], document["level"], document["trace_id"]) == (1, 1, None)
+    assert [p["newest_level"] for p in document["processes"]] == [2, 1]
+
+
+@pytest.mark.parametrize("rate", ["fast", "-5", "5XB", "", "1e6", "MB"])
 def test_an_invalid_rate_is_wrong_usage(commands: Commands, rate: str) -> None:
     result = commands.run("throttle", "set", "--", rate)
     assert result.exit_code == ExitStatus.USAGE
-    assert "50MB or 64MiB, or none for no limit" in result.stderr
+    assert "1GiB or 50MB, per second; or none for no limit" in result.stderr
     assert commands.controller.called() == []

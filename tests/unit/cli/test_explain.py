@@ -14,7 +14,7 @@ from tidelog.cli.explain import document, is_well, lines, parse_scope
 from tidelog.cli.session import Session
 from tidelog.client.cluster_explainer import NoServiceAnswersError
 from tidelog.inspection.explain import Listening, SilentService, explain
-from tidelog.inspection.model import Explanation, Scope
+from tidelog.inspection.state_reports import Explanation, Scope
 from unit.inspection.explain.described import DescribedCluster
 
 _GOLDEN = Path(__file__).parent / "golden"
@@ -61,7 +61,7 @@ def test_services_too_busy_to_answer_are_a_reported_fault() -> None:
     silent = ("broker-2 at b",)
     explanation = Explanation(explain(observed), silent, silent, (Listening.BUSY.value,))
     assert not is_well(explanation)
-    assert "1 warning, and no service reported the state of the cluster in time." in (
+    assert "1 warning finding, and no service reported the state of the cluster in time." in (
         rendered(explanation, Scope("sea", 0))
     )
 

@@ -32,6 +32,7 @@ from tidelog.client.descriptions import (
     BrokerDescription,
     ClusterDescription,
     ControllerDescription,
+    PartitionDescription,
 )
 from unit.cli.test_quoted_commands import parse
 
@@ -55,11 +56,14 @@ CHANGING = {
     "operations cancel",
     "operations reverse",
     "recovery choose",
+    "apply",
 }
 
 
-# Two of these read files, and one prints the whole past.
-WITHOUT_A_TIME = {"check-history", "dump-log", "trace"}
+# These read files, print the whole past, or copy all records; a backup is continued.
+BACKUPS = {f"backup {name}" for name in ("create", "restore", "show", "verify")}
+CONTEXTS = {f"context {name}" for name in ("add", "list", "remove", "show", "use")}
+WITHOUT_A_TIME = {"check-history", "dump-log", "trace"} | BACKUPS | CONTEXTS
 # Commands that are hard to revert, or that copy data.
 CONFIRMED = CHANGING - {
     "topics create",
@@ -141,6 +145,7 @@ def test_unwrapped_help_lines_fit_a_terminal(name: str) -> None:
         ("leaders move", [LeaderChange]),
         ("recovery describe", [Recovery, Survivor]),
         ("topics config", [ConfigEntry]),
+        ("topics describe", [PartitionDescription]),
         ("cluster describe", [ClusterDescription, ControllerDescription, BrokerDescription]),
     ],
 )

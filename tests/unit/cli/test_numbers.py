@@ -18,7 +18,7 @@ from unit.cli.test_manual import COMMANDS
 NO_CLUSTER = "127.0.0.1:1"
 # The parser's own range check let the first of these through.
 NO_TIMES = ("nan", "inf", "-inf", "1e300", "-1", "0")
-OWN_BOUNDS = ("produce", "consume", "operations watch")
+OWN_BOUNDS = ("produce", "consume", "bench produce", "bench consume", "operations watch")
 # Other required arguments of the commands.
 WORDS = {
     "name": ["sea"],
@@ -33,12 +33,18 @@ WORDS = {
     "leaders": ["sea/0=1"],
     "partitions": ["--partitions", "1"],
     "replication_factor": ["--replication-factor", "1"],
+    "files": ["--file", "-"],
+    "directory": ["backup-1"],
 }
 MORE = {
     "topics alter-config": ["--set", "segment_ms=60000"],
     "brokers maintenance": ["--on"],
     "throttle set": ["--dry-run"],
 }
+
+
+# A valid file of topics: `apply` reads it before it checks --timeout.
+STDIN = "topics: {}"
 
 
 def command_line(name: str) -> list[str]:
@@ -54,12 +60,15 @@ def command_line(name: str) -> list[str]:
 def times() -> Iterator[tuple[str, str]]:
     for name, command in sorted(COMMANDS.items()):
         for param in command.params:
-            if isinstance(param, TyperOption) and param.metavar == "SECONDS":
+            is_duration = isinstance(param, TyperOption) and param.metavar == "DURATION"
+            # A batch need not linger.
+            if is_duration and "--linger-ms" not in param.opts:
                 yield name, param.opts[0]
 
 
 def run(words: list[str]) -> Result:
-    return CliRunner().invoke(app, words, obj=Session(NO_CLUSTER, interactive=False))
+    session = Session(NO_CLUSTER, interactive=False)
+    return CliRunner().invoke(app, words, input=STDIN, obj=session)
 
 
 @pytest.mark.parametrize(("name", "option"), list(times()))
@@ -80,6 +89,15 @@ def test_a_number_out_of_range_for_producers_is_rejected(option: str, stated: st
     assert option in result.stderr
 
 
-@pytest.mark.parametrize("words", [["consume", "sea", "--timeout=2"], ["operations", "list"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["consume", "sea", "--timeout=2"],
+        ["operations", "list"],
+        ["operations", "list", "--timeout", "1m30s"],
+        ["topics", "delete", "sea", "--yes", "--timeout", "5m"],
+        ["explain", "--timeout", "500ms"],
+    ],
+)
 def test_a_valid_timeout_is_accepted(words: list[str]) -> None:
     assert run(words).exit_code == ExitStatus.UNREACHABLE

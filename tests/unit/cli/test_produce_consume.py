@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.batch import stamp
-from tidelog.cli import consume as consume_module
-from tidelog.cli import line_sender
+from tidelog.cli import line_sender, record_reading
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Codec
@@ -282,14 +281,14 @@ def test_later_records_are_printed_only_with_follow(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(commands, 0, [b"a"])
-    go_to = consume_module._seek
+    go_to = record_reading.seek
 
     async def go_to_and_append(*arguments: object) -> None:
         # The log ends are known by now.
         fill(commands, 0, [b"late"])
         await go_to(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(consume_module, "_seek", go_to_and_append)
+    monkeypatch.setattr(record_reading, "seek", go_to_and_append)
     assert commands.run("consume", "sea", *FAR_TIMEOUT).stdout == "a\n"
     followed = commands.run("consume", "sea", "--follow", "--max", "3")
     assert sorted(followed.stdout.splitlines()) == ["a", "late", "late"]

@@ -23,13 +23,13 @@ from tidelog.cli.exit_status import (
     UsageError,
     status_of,
 )
-from tidelog.cli.health import HealthCounts, partition_health
-from tidelog.cli.lines import KeyedValue, Line, LineError, LineSplitter, to_keyed_value
-from tidelog.cli.operating import operation_view, options, targets
+from tidelog.cli.lines import Line, LineError, LineRecord, LineSplitter, to_record
+from tidelog.cli.operating import command_options, operation_view, targets
+from tidelog.cli.partition_health import HealthCounts, partition_health
 from tidelog.cli.positions import AtOffset, AtTime, Position, parse_position
 from tidelog.cli.produce_tally import MAX_NAMED_FAILURES, ProduceTally, UnsentLines
 from tidelog.cli.record_format import RecordFormat, format_records
-from tidelog.cli.topics import settings
+from tidelog.cli.topics import listing, settings
 from tidelog.client.descriptions import PartitionDescription, TopicDescription
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import OffsetPosition
@@ -44,7 +44,8 @@ HOUR_MS = 3_600_000
     [
         exit_status,
         lines,
-        options,
+        listing,
+        command_options,
         operation_view,
         output,
         positions,
@@ -109,17 +110,17 @@ def test_a_too_long_line_is_dropped_and_the_next_is_intact() -> None:
 
 
 def test_the_first_separator_ends_the_key() -> None:
-    assert to_keyed_value(Line(1, b"a::b::c"), b"::") == KeyedValue(b"a", b"b::c")
-    assert to_keyed_value(Line(1, b":b"), b":") == KeyedValue(b"", b"b")
+    assert to_record(Line(1, b"a::b::c"), b"::") == LineRecord(b"a", b"b::c")
+    assert to_record(Line(1, b":b"), b":") == LineRecord(b"", b"b")
 
 
 def test_without_a_separator_option_the_line_is_the_value() -> None:
-    assert to_keyed_value(Line(1, b"a:b"), None) == KeyedValue(None, b"a:b")
+    assert to_record(Line(1, b"a:b"), None) == LineRecord(None, b"a:b")
 
 
 def test_a_line_without_the_separator_is_no_record() -> None:
     with pytest.raises(LineError, match="has no ':'"):
-        to_keyed_value(Line(1, b"ab"), b":")
+        to_record(Line(1, b"ab"), b":")
 
 
 def test_values_are_written_one_a_line_or_raw() -> None:

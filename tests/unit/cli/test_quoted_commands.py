@@ -34,8 +34,12 @@ SAMPLES = (
 )
 # Mentions of commands that are not meant to be typed; parsing these options would run them.
 NAMED_ONLY = {
+    "tidelog backup",
+    "tidelog backup show",
     "tidelog topics describe",
+    "tidelog apply",
     "tidelog --help",
+    "tidelog --version",
     "tidelog COMMAND --help",
     "tidelog --install-completion",
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tidelog.cli.topics.logs import replica_logs
 from tidelog.client.descriptions import PartitionDescription, TopicDescription
 from tidelog.client.service_states import ReportedStates
-from tidelog.inspection.model import (
+from tidelog.inspection.replica_reports import ReplicaLog
+from tidelog.inspection.state_reports import (
     BrokerState,
     FollowerProgress,
     LeaderState,
@@ -13,7 +14,6 @@ from tidelog.inspection.model import (
     ServiceState,
     StoreHealth,
 )
-from tidelog.inspection.replica_reports import ReplicaLog
 
 PARTITION = PartitionDescription(
     0,

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tidelog.admin_messages import ConfigChange
+from tidelog.change_warnings import of_config
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.cli.topics.settings import dangers
 from tidelog.errors import ErrorCode
 from tidelog.v1 import admin_pb2 as pb
 from unit.cli.conftest import Commands
@@ -104,7 +104,7 @@ def test_configuration_is_shown_with_effective_values(commands: Commands) -> Non
     commands.controller.answer("DescribeTopics", pb.DescribeTopicsResponse(topics=[topic]))
     rows = commands.run("topics", "config", "sea").stdout.splitlines()[-2:]
     assert rows[0].split()[:4] == ["min_insync_replicas", "-", "default", "-"]
-    assert rows[1].split() == ["segment_ms", "5", "set", "7"]
+    assert rows[1].split() == ["segment_ms", "5", "ms", "set", "7", "ms"]
     document = json.loads(commands.run("topics", "config", "sea", "--set-only", "--json").stdout)
     assert (document["revision"], len(document["config"])) == (44, 1)
 
@@ -113,7 +113,7 @@ def test_a_harmless_change_needs_no_confirmation(commands: Commands) -> None:
     commands.controller.answer("AlterTopicConfig", LONGER)
     result = commands.run("topics", "alter-config", "sea", "-s", "retention_ms=2000", "-u", "x")
     assert result.exit_code == ExitStatus.DONE
-    assert result.stdout.splitlines()[-1].split() == ["retention_ms", "1000", "2000"]
+    assert result.stdout.splitlines()[-1].split() == ["retention_ms", "1", "s", "2", "s"]
     planned, made = commands.controller.requests["AlterTopicConfig"]
     assert (planned.dry_run, made.dry_run, made.expected_revision) == (True, False, 44)
     assert (dict(made.set), list(made.unset)) == ({"retention_ms": "2000"}, ["x"])
@@ -127,9 +127,25 @@ def test_a_change_that_may_lose_records_needs_confirmation(commands: Commands) -
     assert "deleted for good, shortly; give --yes" in rejected.stderr
     rejected = commands.run(*arguments, input_="n\n", interactive=True)
     assert rejected.exit_code == ExitStatus.FAILED
-    assert "retention_ms: 1000 -> 500" in rejected.stderr
+    assert "retention_ms: 1 s -> 500 ms" in rejected.stderr
     assert all(r.dry_run for r in commands.controller.requests["AlterTopicConfig"])
     assert commands.run(*arguments, "--yes").exit_code == ExitStatus.DONE
+
+
+@pytest.mark.parametrize("setting", ["retention_ms=2s", "retention_ms=2000"])
+def test_a_setting_may_have_a_unit(commands: Commands, setting: str) -> None:
+    commands.controller.answer("AlterTopicConfig", LONGER)
+    assert commands.run("topics", "alter-config", "sea", "-s", setting).exit_code == ExitStatus.DONE
+    assert dict(commands.controller.requests["AlterTopicConfig"][0].set) == {"retention_ms": "2000"}
+
+
+@pytest.mark.parametrize("command", [("create", "new", "-c"), ("alter-config", "sea", "-s")])
+def test_a_setting_in_another_unit_is_rejected_as_by_the_cluster(
+    commands: Commands, command: tuple[str, ...]
+) -> None:
+    result = commands.run("topics", *command, "retention_ms=7 weeks")
+    assert result.exit_code == ExitStatus.FAILED
+    assert "give one as 500ms, 10s" in " ".join(result.stderr.split())
 
 
 def test_setting_the_present_value_is_not_a_change(commands: Commands) -> None:
@@ -173,7 +189,7 @@ def test_an_empty_change_is_wrong_usage(commands: Commands, options: list[str]) 
 def test_changes_that_may_lose_records_are_known(
     key: str, before: str, after: str, is_danger: bool
 ) -> None:
-    assert bool(list(dangers([ConfigChange(key, before, after)]))) is is_danger
+    assert bool(list(of_config([ConfigChange(key, before, after)]))) is is_danger
 
 
 def test_partitions_are_added_after_confirmation(commands: Commands) -> None:

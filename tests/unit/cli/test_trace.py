@@ -52,6 +52,14 @@ def _golden(name: str) -> str:
     return (_GOLDEN / name).read_text()
 
 
+# What the death of the leader led to: a trace begins with the partition that was requested.
+LED_TO = "sea/0: leader 3 in leader epoch 6, ISR 1,3, 1 change since 2026-09-21T14:13:20.010Z"
+
+
+def _traced(name: str) -> str:
+    return f"{LED_TO}\n\n{_golden(name)}"
+
+
 def _unacknowledged() -> list[StateChange]:
     return [
         event
@@ -147,7 +155,7 @@ def _write_logs(directory: Path) -> tuple[Path, Path]:
 def test_log_files_give_the_same_trace(commands: Commands, tmp_path: Path) -> None:
     plain, zipped = _write_logs(tmp_path)
     result = commands.run("trace", "--files", str(plain), str(zipped), "sea/0")
-    assert result.stdout == _golden("leader_death.txt")
+    assert result.stdout == _traced("leader_death.txt")
     assert "2 files: 16 lines, 1 line of other kinds" in result.stderr
 
 
@@ -213,14 +221,14 @@ def _report(commands: Commands, events: list[StateChange]) -> None:
 def test_services_together_give_the_trace(commands: Commands) -> None:
     _report(commands, leader_death() + elsewhere())
     result = commands.run("trace", "sea/0")
-    assert result.stdout == _golden("leader_death.txt")
+    assert result.stdout == _traced("leader_death.txt")
 
 
 def test_events_of_a_dead_service_are_read_from_the_topic(commands: Commands) -> None:
     _report(commands, [event for event in leader_death() if event.service == "broker-1"])
     publish(commands.cluster, [e for e in leader_death() if e.service != "broker-1"])
     result = commands.run("trace", "sea/0")
-    assert result.stdout == _golden("leader_death.txt")
+    assert result.stdout == _traced("leader_death.txt")
     assert STATE_CHANGES_TOPIC not in result.stderr
 
 
@@ -236,7 +244,7 @@ def test_without_the_topic_the_trace_comes_from_services_with_a_note(commands: C
     del commands.cluster.topics[STATE_CHANGES_TOPIC]
     _report(commands, leader_death())
     result = commands.run("trace", "sea/0")
-    assert result.stdout == _golden("leader_death.txt")
+    assert result.stdout == _traced("leader_death.txt")
     assert "There is no topic __state_changes" in result.stderr
 
 
@@ -258,6 +266,18 @@ def test_json_has_one_document_per_change(commands: Commands) -> None:
     result = commands.run("trace", "sea/0", "--json")
     kinds = [json.loads(text)["kind"] for text in result.stdout.splitlines()]
     assert kinds == ["broker_fenced", "broker_left", "election"]
+
+
+def test_a_trace_begins_with_the_creation_of_the_partition(commands: Commands) -> None:
+    joined = of_broker(-30_000, Kind.BROKER_JOINED, 2, revision=900)
+    created = state_change(
+        -20_000, "controller-1", Kind.CREATE, Stage.COMPLETED, revision=1_000, leader_epoch=5,
+        leader=2, isr=[1, 2, 3],
+    )  # fmt: skip
+    _report(commands, [joined, created, *leader_death()])
+    partition, empty, first, *_ = commands.run("trace", "sea/0").stdout.splitlines()
+    assert partition.startswith("sea/0: leader 3 in leader epoch 6, ISR 1,3, 2 changes since ")
+    assert (empty, first.split("  ")[1:3]) == ("", ["create", "sea/0"])
 
 
 def test_since_omits_older_changes(commands: Commands) -> None:

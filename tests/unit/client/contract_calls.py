@@ -59,14 +59,20 @@ OWN_ARGUMENTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "begin_at": {"partition": 0},
         "alter_topic_config": {"changed": {"retention_ms": "1000"}},
         "remove_partitions": {"partitions": 1, "confirm_topic": "sea"},
+        "raise_feature_level": {"level": 1},
     }
 )
 PARTITIONS = [SEA]
 # Calls without a row: the other calls are combined with `close`, and `with` and `async with` end
 # with it.
-NOT_CALLS = frozenset({"close", "__init__", "__del__", "__aexit__", "__exit__"})
+NOT_CALLS = frozenset(
+    {"close", "__init__", "__init_subclass__", "__del__", "__aexit__", "__exit__"}
+)
 # A result with one of these, or with a coroutine, may wait for something.
-WAITING_METHODS = ("__await__", "__aenter__", "__aiter__", "__anext__", "__enter__", "__next__")
+WAITING_METHODS = (
+    *("__await__", "__aenter__", "__aiter__", "__anext__", "__enter__", "__next__"),
+    "result",
+)
 
 
 class PublicCall(NamedTuple):
@@ -166,7 +172,7 @@ def returned_waits(*calls: PublicCall) -> set[type]:
         hints = get_type_hints(getattr(call.client, call.method))
         assert hints.get("return", Any) is not Any, f"{call} does not say what it returns"
         _collect_types(hints["return"], found)
-    clients = {*CLIENTS, *SYNC_CLIENTS}
+    clients = {*CLIENTS, *SYNC_CLIENTS, BackgroundClient}
     return {each for each in found if _may_wait(each)} - clients
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from tidelog.client.admin_api import AdminApi
 from tidelog.client.connections import BrokerApi, InspectApi
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import PartitionKeyState, RegisteredBroker, ServiceState
+from tidelog.inspection.state_reports import PartitionKeyState, RegisteredBroker, ServiceState
 from tidelog.rpc.message_codec import to_wire
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import broker_pb2, inspect_pb2

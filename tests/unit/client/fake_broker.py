@@ -15,7 +15,6 @@ import grpc.aio
 
 from tidelog.batch import stamp
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
-from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.model import Batch, LeaderHint, TopicPartition
 from tidelog.record_batch import decode
 from tidelog.rpc.channels import new_server
@@ -30,6 +29,7 @@ from tidelog.v1 import (
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from unit.client.fake_inspection import FakeInspection
 from unit.client.fake_producer_state import (
     FakeProducerIds,
     check_sequences,
@@ -181,16 +181,6 @@ class FakeCluster:
         await asyncio.gather(*(broker.close() for broker in self.brokers.values()))
 
 
-class NotInspected:
-    """The fake brokers provide events, and no other description of themselves."""
-
-    async def describe(self, request: StateRequest) -> ServiceState:
-        raise NotImplementedError
-
-    async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
-        raise NotImplementedError
-
-
 def attached(request: AnyProduce) -> broker_pb2.ProduceRequest:
     """Inserts the detached records of large batches."""
     if not isinstance(request, DetachedProduce):
@@ -230,7 +220,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self._server = new_server()
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(self, self._server)
         inspect_pb2_grpc.add_InspectServiceServicer_to_server(
-            InspectServicer(NotInspected(), self.state_changes), self._server
+            InspectServicer(FakeInspection(self), self.state_changes), self._server
         )
         port = self._server.add_insecure_port(self.address or "127.0.0.1:0")
         self.address = f"127.0.0.1:{port}"

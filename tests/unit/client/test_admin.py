@@ -31,6 +31,34 @@ async def test_topics_are_created_described_and_deleted(cluster: FakeCluster) ->
             await admin.describe_topic("bay")
 
 
+async def test_topics_that_are_only_described_are_not_kept_in_the_metadata(
+    cluster: FakeCluster,
+) -> None:
+    await controlled(cluster)
+    async with Admin(cluster.bootstrap()) as admin:
+        await admin.list_topics()
+        metadata = admin._metadata
+        assert metadata.cached_topic("sea") is None
+        assert (await metadata.topic("sea")).partitions
+        # A topic in use is updated by a description, too.
+        cluster.resize("sea", [0, 1, 0])
+        await admin.describe_topic("sea")
+        known = metadata.cached_topic("sea")
+        assert known is not None
+        assert known.partitions == 3
+
+
+@pytest.mark.parametrize(("factor", "warnings"), [(1, 1), (2, 0)])
+async def test_an_unprotected_topic_is_created_with_a_warning(
+    cluster: FakeCluster, factor: int, warnings: int
+) -> None:
+    await controlled(cluster)
+    async with Admin(cluster.bootstrap()) as admin:
+        created = await admin.create_topic("bay", 1, factor)
+    assert len(created.warnings) == warnings
+    assert all("set-replication-factor bay -r 3" in warning for warning in created.warnings)
+
+
 async def test_the_cluster_is_described(cluster: FakeCluster) -> None:
     controller = await controlled(cluster)
     async with Admin(cluster.bootstrap()) as admin:
@@ -126,7 +154,7 @@ async def test_the_default_replication_factor_is_three_or_the_number_of_brokers(
 async def test_without_a_controller_a_request_ends_in_time(cluster: FakeCluster) -> None:
     async with Admin(cluster.bootstrap()) as admin:
         with pytest.raises(TidelogError, match="no active controller is known") as end:
-            await admin.create_topic("bay", timeout_ms=100)
+            await admin.create_topic("bay", 1, 1, timeout_ms=500)
     # No request was sent.
     assert not end.value.outcome_unknown
 

@@ -303,11 +303,27 @@ async def test_a_throttle_is_set_lifted_and_read(cluster: FakeCluster) -> None:
     assert not controller.requests[1].throttle.HasField("bytes_per_second")
 
 
+async def test_the_feature_level_is_raised_and_read(cluster: FakeCluster) -> None:
+    process = pb.ProcessVersion(
+        role="broker", id=3, address="h:1", version="0.1.0", oldest_level=1, newest_level=2
+    )
+    controller = ScriptedController(
+        pb.DescribeFeatureLevelResponse(level=1, newest_level=2, revision=44, processes=[process]),
+        pb.RaiseFeatureLevelResponse(before=1, revision=45),
+    )
+    async with await admin_of(cluster, controller) as admin:
+        known = await admin.describe_feature_level()
+        assert (known.level, known.raisable_level, str(known.processes[0])) == (1, 2, "broker 3")
+        assert await admin.raise_feature_level(2, expected_revision=known.revision) == 1
+    raised = controller.requests[1]
+    assert (raised.level, raised.expected_revision, raised.dry_run) == (2, 44, False)
+
+
 async def test_topics_are_changed_with_all_fields(cluster: FakeCluster) -> None:
     controller = ScriptedController(
         pb.CreateTopicResponse(assignment=[pb.ReplicaAssignment(replicas=[1, 2])]),
         pb.AlterTopicConfigResponse(
-            changes=[pb.ConfigChange(key="a", before="1", after="2")], revision=44
+            changes=[pb.ConfigChange(key="recovery", after="balanced")], revision=44
         ),
         pb.AddPartitionsResponse(added=2, pending_brokers=[3], revision=45),
         pb.RemovePartitionsResponse(removed=2, brokers=[1], revision=46),
@@ -324,11 +340,14 @@ async def test_topics_are_changed_with_all_fields(cluster: FakeCluster) -> None:
     assert create.operation_id
     assert created.assignment == ((1, 2),)
     assert (dict(alter.set), list(alter.unset), alter.expected_revision) == ({"a": "2"}, ["b"], 33)
-    assert ([c.after for c in altered.changes], altered.revision) == (["2"], 44)
+    assert ([c.after for c in altered.changes], altered.revision) == (["balanced"], 44)
+    assert "is elected without consent" in altered.warnings[0]
     assert (add.partitions, add.topic_id, len(add.assignment)) == (5, "id", 1)
     assert (added.partitions, added.pending_brokers) == (2, (3,))
+    assert "Records with a key go to other partitions" in added.warnings[0]
     assert (remove.partitions, remove.confirm_topic) == (3, "t")
     assert (removed.partitions, removed.brokers) == (2, (1,))
+    assert removed.warnings[0].startswith("2 partitions (on brokers 1) and all their records")
     assert delete.dry_run
     assert (deleted.partitions, deleted.brokers) == (3, (1, 2))
 

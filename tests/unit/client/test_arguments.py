@@ -73,6 +73,7 @@ USUAL: dict[str, Any] = {
     "partition": ("sea", 0),
     "partitions": [("sea", 0)],
     "offset": 0,
+    "level": 1,
     "offsets": {("sea", 0): 1},
     "timestamp_ms": 0,
     "position": "latest",
@@ -92,8 +93,8 @@ USUAL: dict[str, Any] = {
     "epoch": 1,
     "known": {"sea": 1},
 }
-# These return when earlier records are done, and take no arguments.
-WITHOUT_ARGUMENTS = {"flush", "close"}
+# It ends the client.
+NOT_CALLED = {"close"}
 # The time limit on a loop whose clock jumps; looking up an unknown topic takes some of it.
 AT_ONCE_MS = 1_500
 
@@ -114,7 +115,7 @@ class NoConnections:
 
 def public(kind: type) -> Iterator[tuple[str, inspect.Signature]]:
     for name, method in inspect.getmembers(kind, inspect.isfunction):
-        if not name.startswith("_") and name not in WITHOUT_ARGUMENTS:
+        if not name.startswith("_") and name not in NOT_CALLED:
             yield name, inspect.signature(method)
 
 

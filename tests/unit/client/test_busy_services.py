@@ -10,7 +10,7 @@ import pytest
 from tidelog.client.cluster_explainer import Explainer, longest_ms
 from tidelog.client.service_round import SOON_MS
 from tidelog.inspection.explain import Listening, Observation, explain
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     LEAST_ANSWER_MS,
     Explanation,
     RegisteredBroker,

@@ -14,7 +14,8 @@ from tidelog.client.cluster_explainer import Explainer, NoServiceAnswersError
 from tidelog.client.explain_requests import explain_cluster
 from tidelog.errors import ErrorCode, TidelogError, UnknownBrokerError
 from tidelog.inspection.explain import Listening, Observation
-from tidelog.inspection.model import (
+from tidelog.inspection.resource_pressures import BrokerPressure
+from tidelog.inspection.state_reports import (
     LEAST_ANSWER_MS,
     NOT_KNOWN,
     ControllerState,
@@ -24,7 +25,6 @@ from tidelog.inspection.model import (
     ServiceState,
     StateRequest,
 )
-from tidelog.inspection.resource_pressures import BrokerPressure
 from tidelog.model import TopicPartition
 from tidelog.v1 import broker_pb2, errors_pb2, inspect_pb2
 from unit.client.described_services import DescribedServices
@@ -160,7 +160,7 @@ async def test_partitions_led_by_a_silent_broker_are_queried(
     cluster.pause(2)
     services = services_of(cluster)
     services.well = list(cluster.keys.values())
-    services.states = [_telling_no_keys(state) for state in services.states]
+    services.states = [_reporting_no_keys(state) for state in services.states]
     services.listening = {address(2): Listening.ACCEPTS}
     explainer = Explainer(SystemClock(), services.connect, services.dial)
     for scope in (CLUSTER, Scope(broker=2)):
@@ -181,7 +181,7 @@ async def test_partitions_led_by_a_broker_short_of_cpu_are_queried(
         cluster.silence(2, Listening.SILENT)
     services = services_of(cluster)
     services.well = list(cluster.keys.values())
-    services.states = [_telling_no_keys(state) for state in services.states]
+    services.states = [_reporting_no_keys(state) for state in services.states]
     services.listening = {address(2): Listening.SILENT}
     explainer = Explainer(SystemClock(), services.connect, services.dial)
     explained = await explainer.explain([address(1), "127.0.0.1:7401"], CLUSTER, 1_000)
@@ -197,7 +197,7 @@ async def test_partitions_led_by_a_starting_broker_are_queried(
     cluster.brokers[2] = replace(cluster.brokers[2], has_full_state=False, state="starting")
     services = services_of(cluster)
     services.well = list(cluster.keys.values())
-    services.states = [_telling_no_keys(state) for state in services.states]
+    services.states = [_reporting_no_keys(state) for state in services.states]
     explainer = Explainer(SystemClock(), services.connect, services.dial)
     explained = await explainer.explain([address(1), "127.0.0.1:7401"], CLUSTER, 1_000)
     missing = next(f for f in explained.findings if f.cause == "no_leader")
@@ -213,7 +213,7 @@ async def test_a_leader_that_came_back_meanwhile_is_not_reported_as_gone(
     services = services_of(cluster)
     services.well = list(cluster.keys.values())
     services.registered_then = [came_back, *cluster.registered.values()]
-    services.states = [_telling_no_keys(state) for state in services.states]
+    services.states = [_reporting_no_keys(state) for state in services.states]
     explainer = Explainer(SystemClock(), services.connect, services.dial)
     explained = await explainer.explain([address(1), "127.0.0.1:7401"], CLUSTER, 1_000)
     assert "no_leader" not in {finding.cause for finding in explained.findings}
@@ -230,7 +230,7 @@ async def test_where_no_broker_is_silent_the_controller_is_queried_once(
     assert services.called.count("127.0.0.1:7401") == 1
 
 
-def _telling_no_keys(state: ServiceState) -> ServiceState:
+def _reporting_no_keys(state: ServiceState) -> ServiceState:
     if state.controller is None:
         return state
     return replace(state, controller=replace(state.controller, partitions=()))

@@ -317,8 +317,9 @@ class Readers:
         chance, most = self.rng.random(), self.rng.choice([1, 50, 3_000, 10_000])
         if chance < 0.05:
             offset = self.rng.randrange(self.end)
-            await self.consumer.seek(SEA, offset)
+            sought = self.consumer.seek(SEA, offset)
             self.position = offset
+            await sought
         elif chance < 0.15:
             batches = await self.consumer.poll_batches(20, max_batches=1)
             self.check([o for b in batches for o in range(b.first_offset, b.next_offset)])

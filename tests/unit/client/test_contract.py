@@ -49,7 +49,6 @@ PLAIN_CALLS = frozenset(
     {
         "Admin.new_operation_id",
         "Admin.traced",
-        "Consumer.assign",
         "Consumer.position",
         "Producer.begin_at",
     }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,9 +17,12 @@ from tidelog.client import (
     BatchDelivery,
     ClientClosedError,
     ClientForkedError,
+    Confirmation,
+    Consumer,
     InvalidRequestError,
     Producer,
     SyncConsumer,
+    SyncDelivery,
     SyncProducer,
 )
 from tidelog.client.delivery import DeliveryFuture
@@ -69,7 +72,9 @@ each_wait = pytest.mark.parametrize(
 
 def without_row(*clients: type) -> set[type]:
     """Types of results that this file does not test."""
-    tested = {*DELIVERIES, Iterator, AbstractContextManager}
+    tested = {*DELIVERIES, Confirmation, Iterator, AbstractContextManager, SyncDelivery}
+    # What a `Confirmation` awaits.
+    tested.add(Coroutine)
     return returned_waits(*public_calls(*clients)) - tested
 
 
@@ -220,6 +225,90 @@ def test_a_delivery_of_a_client_without_async_is_not_awaited_elsewhere() -> None
         assert isinstance(error, InvalidRequestError)
         producer.close(flush=False)
         world.broker.gate.set()
+
+
+def undelivered_in_sync(world: World) -> tuple[SyncProducer, SyncDelivery]:
+    producer = SyncProducer(
+        world.cluster.bootstrap(), connections=MemoryConnections(world.cluster), linger_ms=0
+    )
+    producer.send_and_wait("bay", b"v")
+    world.broker.gate.clear()
+    return producer, producer.send("sea", b"v")
+
+
+SYNC_WAITS: dict[str, Callable[[SyncDelivery], Any]] = {
+    "result": lambda delivery: delivery.result(),
+    "exception": lambda delivery: delivery.exception(),
+    "add_done_callback": lambda delivery: delivery.add_done_callback(print),
+}
+each_sync_wait = pytest.mark.parametrize("wait", SYNC_WAITS)
+
+
+@each_sync_wait
+def test_a_sync_delivery_is_waited_for_after_a_fork(wait: str) -> None:
+    world = World()
+    producer, delivery = undelivered_in_sync(world)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forks, "generation", forks.generation + 1)
+        assert isinstance(outcome_of(lambda: SYNC_WAITS[wait](delivery)), ClientForkedError)
+    producer.close(flush=False)
+    world.broker.gate.set()
+
+
+@each_sync_wait
+def test_a_sync_delivery_is_waited_for_in_the_clients_own_thread(wait: str) -> None:
+    world = World()
+    producer, delivery = undelivered_in_sync(world)
+    raised: list[BaseException] = []
+
+    async def callback() -> None:
+        try:
+            SYNC_WAITS[wait](delivery)
+        except InvalidRequestError as error:
+            raised.append(error)
+
+    producer.ask(lambda _: callback())
+    assert len(raised) == 1
+    producer.close(flush=False)
+    world.broker.gate.set()
+
+
+def test_a_sync_delivery_is_waited_for_while_its_producer_is_closed() -> None:
+    world = World()
+    producer, delivery = undelivered_in_sync(world)
+    ends: list[Any] = []
+    waiting = threading.Thread(target=lambda: ends.append(outcome_of(delivery.result)))
+    waiting.start()
+    producer.close(flush=False)
+    waiting.join(HANGS_AFTER_S)
+    assert isinstance(ends[0], ClientClosedError)
+    assert isinstance(outcome_of(delivery.result), ClientClosedError)
+    world.broker.gate.set()
+
+
+@pytest.mark.parametrize("call", ["assign", "seek"])
+@pytest.mark.parametrize("ends_by", ["close", "fork", "another loop"])
+def test_a_confirmation_is_awaited_after_the_end_of_its_client(call: str, ends_by: str) -> None:
+    async def main() -> None:
+        consumer = new_client(Consumer, Unresponsive(silent=True))
+        sought = consumer.seek(PARTITIONS[0], 0) if call == "seek" else consumer.assign(PARTITIONS)
+        expected: type[Exception] = InvalidRequestError
+        with pytest.MonkeyPatch.context() as patch:
+            if ends_by == "close":
+                expected = ClientClosedError
+                await consumer.close()
+            elif ends_by == "fork":
+                expected = ClientForkedError
+                patch.setattr(forks, "generation", forks.generation + 1)
+            if ends_by == "another loop":
+                error = outcome_of(lambda: asyncio.run(by_await(sought)))
+                assert isinstance(error, expected)
+            else:
+                with pytest.raises(expected):
+                    await sought
+        await consumer.close()
+
+    run(main())
 
 
 @pytest.mark.parametrize("ends_by", ["close", "fork"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.client.event_streams import EventStreams
-from tidelog.inspection.model import ControllerState, RegisteredController
+from tidelog.inspection.state_reports import ControllerState, RegisteredController
 from tidelog.v1 import broker_pb2
 from unit.client.described_services import DescribedServices
 from unit.inspection.explain.described import DescribedCluster, address

@@ -1,47 +1,26 @@
-"""The examples in the client's docstrings run against a cluster."""
+"""The examples in the client's docstrings run against a broker in memory."""
 
 import asyncio
 import doctest
 import inspect
 import textwrap
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tidelog import client
-from tidelog.client import admin, consumer, partitioner, producer, sync
+from tidelog.client import admin, consumer, partitioner, producer, serializers, sync
 from tidelog.errors import TidelogError
-from unit.client.fake_broker import FakeCluster
-from unit.client.fake_controller import FakeController
+from tidelog.testing import MemoryBroker
 
 
 @pytest.fixture
 def bootstrap() -> Iterator[str]:
-    """A cluster in a thread of its own, as a script finds it."""
-    address: Future[str] = Future()
-    stop: Future[asyncio.Event] = Future()
-
-    async def serve() -> None:
-        ended = asyncio.Event()
-        cluster = await FakeCluster().start(1)
-        cluster.controller = await FakeController(cluster, 1).start()  # type: ignore[abstract]
-        cluster.create("sea", [0])
-        stop.set_result(ended)
-        address.set_result(cluster.bootstrap()[0])
-        await ended.wait()
-        await cluster.close()
-
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    yield address.result(10)
-    loop.call_soon_threadsafe(stop.result(10).set)
-    thread.join(10)
-    loop.close()
+    with MemoryBroker() as broker, client.SyncAdmin(broker.bootstrap) as chief:
+        chief.create_topic("sea")
+        yield broker.bootstrap
 
 
 def example_of(module: ModuleType) -> str:
@@ -88,16 +67,21 @@ def test_the_example_without_async(bootstrap: str, capsys: pytest.CaptureFixture
     assert value == "b'calm'"
 
 
+def test_the_example_of_serializers(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(example_of(serializers), bootstrap)
+    assert capsys.readouterr().out == "{'wave_m': 2.5}\n"
+
+
 def test_the_synchronous_interface_reaches_everything(bootstrap: str) -> None:
     with client.SyncAdmin(bootstrap) as chief:
         chief.create_topic("bay", 2)
         assert len(chief.describe_topic("bay").partitions) == 2
         assert len(chief.ask(lambda admin: admin.describe_topic("bay")).partitions) == 2
         assert {t.name for t in chief.list_topics()} == {"bay", "sea"}
-        assert chief.describe_cluster().cluster_id == "fake"
+        assert len(chief.describe_cluster().cluster_id) == 22
         chief.delete_topic("bay")
         assert chief.init_producer_id() == (1, 0)
-        assert chief.init_producer_id("tide") == (1 << 62, 0)
+        assert chief.init_producer_id("tide") == ((1 << 62) + 2, 0)
         assert chief.describe_producers("sea") == {0: []}
     with client.SyncProducer(bootstrap, linger_ms=0) as sender:
         reports = sender.send_many("sea", [b"1", b"2", b"3"])

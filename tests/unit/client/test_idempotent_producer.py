@@ -381,7 +381,7 @@ async def test_a_slow_leader_is_not_abandoned_while_there_is_no_newer(world: Wor
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reason"),
     [
         ({"idempotent": True, "acks": Acks.LEADER}, "needs acks all, not leader"),
         ({"idempotent": False, "producer_name": "x"}, "is for an idempotent producer"),
@@ -391,8 +391,8 @@ async def test_a_slow_leader_is_not_abandoned_while_there_is_no_newer(world: Wor
         ({"idempotent": True, "max_in_flight_per_partition": 6}, "at most 5"),
     ],
 )
-def test_contradictory_settings_are_rejected(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_contradictory_settings_are_rejected(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         Producer("localhost:1", **settings)
 
 

@@ -79,11 +79,13 @@ REJECTED = frozenset(
         ("recover_partitions", "partitions"),
         ("remove_brokers", "broker_ids"),
         ("send", "headers"),
+        ("send_and_wait", "headers"),
+        ("send_many", "headers"),
         ("set_maintenance", "broker_ids"),
         ("set_replication_factor", "topics"),
     }
 )
-_LIST_ANNOTATIONS = ("Sequence", "Mapping", "Iterable", "Assignment", "Headers", "_Partitions")
+_LIST_ANNOTATIONS = ("Sequence", "Mapping", "Iterable", "Assignment", "Headers", "Partitions")
 
 
 class _Controller:

@@ -11,12 +11,12 @@ from tidelog.client.metadata_cache import MetadataCache
 from tidelog.client.partitioner import StickyPartitioner, partition_for_key
 from tidelog.client.record_columns import (
     RecordColumns,
-    check_content,
     check_timestamps,
     checked_headers,
     cut,
     split_by_key,
 )
+from tidelog.client.record_serializer import check_content
 from tidelog.client.retry import Backoff, Leader, Route
 from tidelog.errors import TidelogError
 from tidelog.model import LeaderHint, TopicPartition
@@ -235,7 +235,7 @@ def test_a_record_larger_than_a_batch_goes_alone() -> None:
     columns = RecordColumns([b"a", bytes(100), b"b", None], [None, b"k", None, None], [1, 2, 3, 4])
     pieces = [piece for piece, _ in cut(columns, columns.sizes(), 10)]
     assert [len(piece.values) for piece in pieces] == [1, 1, 2]
-    assert pieces[2] == ([b"b", None], [None, None], [3, 4])
+    assert pieces[2] == RecordColumns([b"b", None], [None, None], [3, 4])
 
 
 def test_empty_records_do_not_make_an_endless_batch() -> None:

@@ -23,7 +23,7 @@ def test_values_in_range_are_in_the_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "told"),
+    ("build", "message"),
     [
         (
             lambda: built(pb.CreateTopicRequest, topic="sea", partitions=-3_000_000_000),
@@ -45,11 +45,11 @@ def test_values_in_range_are_in_the_message() -> None:
     ],
 )
 def test_the_rejection_names_the_field_and_its_range(
-    build: Callable[[], object], told: str
+    build: Callable[[], object], message: str
 ) -> None:
     with pytest.raises(TidelogError) as caught:
         build()
-    assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, told)
+    assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, message)
 
 
 @pytest.mark.parametrize(

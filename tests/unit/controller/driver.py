@@ -363,7 +363,7 @@ class Driver:
 
     def begin_operation(
         self,
-        wanted: RequestedOperation,
+        operation: RequestedOperation,
         operation_id: str = "",
         *,
         dry_run: bool = False,
@@ -372,7 +372,7 @@ class Driver:
         self._last_request += 1
         self.feed(
             BeginOperation(
-                self._last_request, wanted, operation_id, dry_run, "e5", CALLER, expected_plan
+                self._last_request, operation, operation_id, dry_run, "e5", CALLER, expected_plan
             )
         )
         return self._last_request

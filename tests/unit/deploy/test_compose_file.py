@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import tidelog
 from compose.engine import base_images
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_broker.broker_config import BrokerConfig
@@ -56,8 +56,7 @@ def test_the_build_stage_is_the_same_in_all_images() -> None:
 
 @pytest.mark.parametrize("service", IMAGES)
 def test_image_labels_have_the_package_version(service: str) -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"ARG VERSION={version}\n" in dockerfile(service)
+    assert f"ARG VERSION={tidelog.__version__}\n" in dockerfile(service)
 
 
 @pytest.mark.parametrize("service", IMAGES)
@@ -81,8 +80,10 @@ def pins(lock: str) -> dict[str, str]:
     return dict(found)
 
 
-@pytest.mark.parametrize("lock", ["requirements-services.lock", "requirements-build.lock"])
-def test_images_contain_the_tested_versions(lock: str) -> None:
+@pytest.mark.parametrize(
+    "lock", ["requirements-services.lock", "requirements-build.lock", "requirements-local.lock"]
+)
+def test_images_and_local_clusters_have_the_tested_versions(lock: str) -> None:
     tested = pins("requirements.lock")
     assert {name: tested.get(name) for name in pins(lock)} == pins(lock)
 

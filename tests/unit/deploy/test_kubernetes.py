@@ -1,5 +1,5 @@
-"""Checks deploy/kubernetes against the schemas of Kubernetes and the requirements of the
-services."""
+"""Checks deploy/kubernetes, which is the Helm chart rendered by `make chart`, against the schemas
+of Kubernetes and the requirements of the services."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ import yaml
 from tidelog_broker.broker_config import BrokerConfig
 from tidelog_controller.controller_config import ControllerConfig
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
+from unit.cli.test_quoted_commands import parse
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes"
 # The pod index is a label since Kubernetes 1.28.
-VERSIONS = ("1.28", "1.34")
-SERVICE_MONITOR = "ServiceMonitor"
+VERSIONS = ("1.28", "1.37")
+SERVICE_MONITOR, RULE = "ServiceMonitor", "PrometheusRule"
 
 
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -31,7 +32,9 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 ALL = dict(documents())
-OWN_KINDS = {name: found for name, found in ALL.items() if found["kind"] != SERVICE_MONITOR}
+OWN_KINDS = {
+    name: found for name, found in ALL.items() if found["kind"] not in (SERVICE_MONITOR, RULE)
+}
 WORKLOADS = {
     name: found for name, found in ALL.items() if found["kind"] in ("StatefulSet", "Deployment")
 }
@@ -50,7 +53,8 @@ def settings(name: str) -> dict[str, str]:
 
 def test_every_manifest_is_listed() -> None:
     listed = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["resources"]
-    present = {path.name for path in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}
+    present = {path.name for path in MANIFESTS.glob("*.yaml")}
+    present -= {"kustomization.yaml", "values.yaml"}
     assert set(listed) == present
 
 
@@ -65,6 +69,58 @@ def test_a_misspelt_field_is_found() -> None:
     broken["spec"]["template"]["spec"]["terminationGracePeriod"] = 60
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(broken, VERSIONS[-1], strict=True)
+
+
+def test_the_alerts_are_valid() -> None:
+    schema = json.loads((MANIFESTS / "schemas" / "prometheusrule.json").read_text())
+    rule = ALL[f"{RULE}/tidelog"]
+    jsonschema.validate(rule, schema)
+    broken = json.loads(json.dumps(rule))
+    broken["spec"]["groups"][0]["rules"][0]["label"] = {}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, schema)
+
+
+def test_the_alerts_are_those_of_prometheus() -> None:
+    alerts = yaml.safe_load((MANIFESTS.parent / "prometheus" / "alerts.yml").read_text())
+    assert ALL[f"{RULE}/tidelog"]["spec"] == alerts
+
+
+def test_targets_have_the_job_that_alerts_name() -> None:
+    monitor = ALL[f"{SERVICE_MONITOR}/tidelog"]["spec"]
+    services = [found for found in ALL.values() if found["kind"] == "Service"]
+    jobs = {service["metadata"]["labels"][monitor["jobLabel"]] for service in services}
+    assert jobs == {"tidelog"}
+
+
+def test_a_stopping_broker_waits_within_its_grace_period() -> None:
+    pod = ALL["StatefulSet/tidelog-broker"]["spec"]["template"]["spec"]
+    command = container("StatefulSet/tidelog-broker")["lifecycle"]["preStop"]["exec"]["command"]
+    *_, waited = command[-1].split()
+    stop_ms = BrokerConfig.model_fields["shutdown_timeout_ms"].default
+    assert int(waited) + stop_ms / 1000 < pod["terminationGracePeriodSeconds"]
+
+
+def test_the_wait_of_a_stopping_broker_is_a_command_that_exists() -> None:
+    command = container("StatefulSet/tidelog-broker")["lifecycle"]["preStop"]["exec"]["command"]
+    assert command[:2] == ["/bin/sh", "-c"]
+    typed = command[2].removeprefix("exec ").replace('"$TIDELOG_BROKER_ID"', "1")
+    parse(typed)
+
+
+def test_only_named_peers_may_connect() -> None:
+    """Every port of a pod is in its policy, and no rule is without peers."""
+    for component, workload in (
+        ("broker", "StatefulSet/tidelog-broker"),
+        ("controller", "StatefulSet/tidelog-controller"),
+        ("admin-api", "Deployment/tidelog-admin-api"),
+    ):
+        policy = ALL[f"NetworkPolicy/tidelog-{component}"]["spec"]
+        labels = WORKLOADS[workload]["spec"]["template"]["metadata"]["labels"]
+        assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+        assert all(rule["from"] for rule in policy["ingress"])
+        opened = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+        assert opened == [port["containerPort"] for port in container(workload)["ports"]]
 
 
 def test_the_service_monitor_is_valid() -> None:

@@ -1,4 +1,4 @@
-"""The README is short, links between pages resolve, and console blocks are executed."""
+"""Overviews and decision records are short, links resolve, and console blocks are executed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from documented import README, ROOT, SPARK_JOBS, TOUR, anchor, blocks, pages, read
+from documented import KAFKA_CLIENTS, README, ROOT, SPARK_JOBS, TOUR, anchor, blocks, pages, read
 
 MAX_README_LINES = 150
+MAX_OVERVIEW_LINES = 400
+RECORD_LINES = range(20, 41)
+# Of prose: a row of a table is one line.
+MAX_RECORD_LINE_WIDTH = 120
 INTERNALS = ROOT / "docs" / "internals"
+RECORDS = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -36,6 +41,19 @@ def test_the_readme_is_short() -> None:
     assert len(read(README).splitlines()) <= MAX_README_LINES
 
 
+def test_the_overview_is_short() -> None:
+    assert len(read("ARCHITECTURE.md").splitlines()) <= MAX_OVERVIEW_LINES
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name[:4])
+def test_a_decision_record_is_short_and_complete(record: Path) -> None:
+    lines = record.read_text().splitlines()
+    assert len(lines) in RECORD_LINES
+    assert [i for i in lines if len(i) > MAX_RECORD_LINE_WIDTH and not i.startswith("|")] == []
+    sections = [line for line in lines if line.startswith("## ")]
+    assert sections == ["## Context", "## Decision", "## Alternatives", "## Consequences"]
+
+
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_resolve(page: Path) -> None:
     assert broken_links(page, page.read_text()) == []
@@ -50,6 +68,20 @@ def test_a_broken_link_would_be_found(tmp_path: Path) -> None:
 def test_every_console_block_is_executed() -> None:
     with_blocks = {str(p.relative_to(ROOT)) for p in pages() if blocks("console", p.read_text())}
     assert with_blocks == {*TOUR, SPARK_JOBS}
+
+
+def test_programs_for_other_clients_compile() -> None:
+    with_blocks = {str(p.relative_to(ROOT)) for p in pages() if blocks("py", p.read_text())}
+    assert with_blocks == {KAFKA_CLIENTS}
+    for program in blocks("py", read(KAFKA_CLIENTS)):
+        compile(program, KAFKA_CLIENTS, "exec")
+
+
+@pytest.mark.parametrize("client", ["kafka", "confluent_kafka", "aiokafka"])
+def test_each_kafka_client_has_programs_that_write_and_read(client: str) -> None:
+    programs = [code for code in blocks("py", read(KAFKA_CLIENTS)) if f"from {client}" in code]
+    for kind in ("Producer(", "Consumer("):
+        assert any(kind in program for program in programs)
 
 
 def test_the_map_names_every_page() -> None:
@@ -73,7 +105,7 @@ def test_the_overview_links_to_every_internals_page() -> None:
 def test_every_decision_record_is_listed() -> None:
     adr = ROOT / "docs" / "adr"
     listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (adr / "README.md").read_text())
-    assert listed == sorted(p.name for p in adr.glob("[0-9]*.md"))
+    assert listed == [record.name for record in RECORDS]
 
 
 def test_a_broken_link_to_another_page_would_be_found() -> None:

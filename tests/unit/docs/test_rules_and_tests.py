@@ -20,7 +20,7 @@ INTERNALS = ROOT / "docs" / "internals"
 # The pages that have the rules.
 PAGES = {
     f"docs/internals/{name}.md": (INTERNALS / f"{name}.md").read_text()
-    for name in ("protocol", "log-format", "interleavings", "gaps")
+    for name in ("protocol", "producers", "log-format", "interleavings", "gaps")
 }
 PROTOCOL = "\n".join(PAGES.values())
 INTERLEAVINGS = PAGES["docs/internals/interleavings.md"]

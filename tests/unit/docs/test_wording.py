@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import wording
-from wording import Found, banned, in_document, in_planted_bug, in_proto, in_python
+from wording import Found, banned, in_document, in_planted_bug, in_proto, in_python, in_script
 
 SOURCE = '''"""Whoever asks is told."""
 
@@ -45,6 +45,21 @@ def test_words_are_found_in_comments_of_proto_files() -> None:
 def test_words_are_found_above_the_changes_of_planted_bugs() -> None:
     text = "Rule: a client is told\nStory: It ends.\nIn: a.py told\nReplace:\n    told()\n"
     assert list(in_planted_bug(text)) == [Found(1, "told")]
+
+
+def test_words_are_found_in_comments_and_texts_of_scripts() -> None:
+    source = """/** Nobody.
+ * `told`: whoever asks. */
+const told = { tells: "anew" };
+show(`<p>The broker is told.</p>`, "nobody is in sync", "12px 5 KB 3 records");
+"""
+    assert list(in_script(source)) == [
+        Found(1, "Nobody"),
+        Found(2, "whoever"),
+        Found(4, "told"),
+        Found(4, "nobody"),
+        Found(4, "5 KB"),
+    ]
 
 
 @pytest.mark.parametrize("word", ["refused", "refuses", "refusal"])

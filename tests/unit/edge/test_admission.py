@@ -20,7 +20,7 @@ from tidelog import v1
 from tidelog.caller_limits import OVER_AFTER_MS, CallerLimits, Callers, LimitReached, address_of
 from tidelog.client.cluster_explainer import Explainer
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import ServiceState, StateRequest, StoreHealth
+from tidelog.inspection.state_reports import ServiceState, StateRequest, StoreHealth
 from tidelog.request_bounds import (
     ENTRY_LIMITS,
     MAX_ENTRIES_PER_REQUEST,

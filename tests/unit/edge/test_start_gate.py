@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS
+from tidelog.inspection.state_reports import OPENS_LOGS, READS_METADATA, REGISTERS
 from tidelog.rpc.channels import new_server, open_channel
 from tidelog.rpc.health import HealthService
 from tidelog.v1 import broker_pb2, broker_pb2_grpc, inspect_pb2, inspect_pb2_grpc

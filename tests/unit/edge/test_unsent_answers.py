@@ -23,7 +23,7 @@ from tidelog.unsent_answers import (
     RESERVED_BYTES,
     UNSENT_BYTES,
     UNSENT_BYTES_PER_CLIENT,
-    Answer,
+    CallAnswer,
     UnsentAnswers,
 )
 from tidelog.v1 import broker_pb2, broker_pb2_grpc
@@ -160,10 +160,10 @@ async def test_a_connection_that_takes_no_answer_in_time_is_closed(
 def test_an_address_without_unsent_answers_has_room_when_others_use_up_the_total() -> None:
     answers = UnsentAnswers(lambda *_: None)
     for address in ("a", "b"):
-        held = Answer(answers, address, address)
+        held = CallAnswer(answers, address, address)
         held.grow(ANSWER_LIMITS[UNSENT_BYTES_PER_CLIENT])
         assert held.room() == 0
-    other = Answer(answers, "c", "c")
+    other = CallAnswer(answers, "c", "c")
     assert other.room() == RESERVED_BYTES
     other.grow(RESERVED_BYTES)
     assert other.room() < 0

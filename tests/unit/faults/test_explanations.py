@@ -14,7 +14,7 @@ from faults.plan import Fault, Step
 from faults.result import Result
 from faults.verdict import judge_runs
 from tidelog.inspection.explain import causes
-from tidelog.inspection.model import Finding
+from tidelog.inspection.state_reports import Finding
 from unit.faults.runs import report, run, seen
 
 BEGIN_MS = 10_000

@@ -11,7 +11,7 @@ from faults.result import Result
 from faults.series import Point
 from faults.verdict import JudgedGap, QuietGaps, RunVerdict
 from tidelog.history import Anomaly
-from tidelog.history.write_gaps import Gap
+from tidelog.history.write_gaps import WriteGap
 
 POINTS = [Point(second, 100 * second, 2, 9) for second in range(10, 15)]
 RUN = RunVerdict(1_234, dict.fromkeys(Anomaly, 0), [], [], QuietGaps(NOWHERE, NOWHERE))
@@ -55,7 +55,7 @@ def test_a_gap_without_a_bound_is_not_shown_as_within_it() -> None:
 
 
 def test_ordinary_gaps_are_shown_quiet_and_disturbed() -> None:
-    quiet = QuietGaps(PartitionGap(Gap(0, 70), None), PartitionGap(Gap(0, 410), None))
+    quiet = QuietGaps(PartitionGap(WriteGap(0, 70), None), PartitionGap(WriteGap(0, 410), None))
     run = replace(RUN, quiet=quiet, producer_gap_ms=1_250)
     text = page(Result([run]), [RunPictures(POINTS, 10.0)], None, [], seed=7)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tidelog.history import NO_PARTITION, Outcome, Report
 from tidelog.history.write_gaps import (
     NO_GAP,
-    Gap,
     Window,
+    WriteGap,
     longest_gap,
     longest_gap_around,
     longest_gaps,
@@ -21,24 +21,24 @@ TIMES = [0, 10, 40, 50, 100, 105]
 
 
 def test_the_longest_gap() -> None:
-    assert longest_gap(TIMES) == Gap(50, 100)
+    assert longest_gap(TIMES) == WriteGap(50, 100)
     assert longest_gap([5]) == NO_GAP
 
 
 @pytest.mark.parametrize(
     ("event", "following", "gap"),
     [
-        (12, None, Gap(50, 100)),
-        (12, 45, Gap(10, 40)),
-        (12, 12, Gap(10, 40)),
-        (12, 55, Gap(50, 100)),
-        (60, 70, Gap(50, 100)),
-        (101, None, Gap(100, 105)),
+        (12, None, WriteGap(50, 100)),
+        (12, 45, WriteGap(10, 40)),
+        (12, 12, WriteGap(10, 40)),
+        (12, 55, WriteGap(50, 100)),
+        (60, 70, WriteGap(50, 100)),
+        (101, None, WriteGap(100, 105)),
         (500, None, NO_GAP),
     ],
 )
 def test_gaps_around_an_event_end_where_the_next_begins(
-    event: int, following: int | None, gap: Gap
+    event: int, following: int | None, gap: WriteGap
 ) -> None:
     assert longest_gap_around(TIMES, event, following) == gap
 
@@ -72,11 +72,11 @@ def recorded() -> Report:
 
 def test_the_longest_time_without_a_successful_send() -> None:
     report = recorded()
-    assert report.longest_write_gap() == Gap(3 * STEP_MS, 9 * STEP_MS)
+    assert report.longest_write_gap() == WriteGap(3 * STEP_MS, 9 * STEP_MS)
     kill, heal = report.gaps_around_events()
     assert (kill.line, kill.event.event, kill.event.detail) == (5, "kill", "broker 2")
-    assert kill.overall == heal.overall == Gap(3 * STEP_MS, 9 * STEP_MS)
-    assert (kill.worst, str(kill.worst_partition)) == (Gap(1 * STEP_MS, 9 * STEP_MS), "sea/0")
+    assert kill.overall == heal.overall == WriteGap(3 * STEP_MS, 9 * STEP_MS)
+    assert (kill.worst, str(kill.worst_partition)) == (WriteGap(1 * STEP_MS, 9 * STEP_MS), "sea/0")
 
 
 def test_sending_that_ends_in_failure_is_a_gap() -> None:
@@ -85,7 +85,7 @@ def test_sending_that_ends_in_failure_is_a_gap() -> None:
     history.nemesis("cut", "1")
     history.nemesis("heal")
     history.end(1, Outcome.FAIL, partition=NO_PARTITION)
-    assert history.report().longest_write_gap() == Gap(0, 3 * STEP_MS)
+    assert history.report().longest_write_gap() == WriteGap(0, 3 * STEP_MS)
 
 
 def test_the_slowest_record_to_be_seen() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tidelog import admin_messages as admin
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import unknown_topic
-from tidelog.inspection import model
+from tidelog.inspection import state_reports
 from tidelog.inspection.controller_reports import WaitingController
 from tidelog.inspection.gateway_reports import AnnouncedGateway
 from tidelog.rpc.event_codec import event_from_wire, event_to_wire
@@ -19,29 +19,29 @@ from tidelog.v1 import admin_pb2 as admin_pb
 from tidelog.v1 import inspect_pb2 as pb
 
 PAIRS = [
-    (model.StoreHealth, pb.StoreHealth),
+    (state_reports.StoreHealth, pb.StoreHealth),
     (AnnouncedGateway, pb.AnnouncedGateway),
-    (model.RegisteredBroker, pb.RegisteredBroker),
-    (model.FollowerProgress, pb.FollowerProgress),
-    (model.WaitingConsumer, pb.WaitingConsumer),
-    (model.LeaderState, pb.LeaderState),
-    (model.FollowerState, pb.FollowerState),
-    (model.ReplicaState, pb.ReplicaState),
-    (model.BrokerState, pb.BrokerState),
-    (model.PendingState, pb.PendingState),
-    (model.BrokerBacklog, pb.BrokerBacklog),
-    (model.Departure, pb.Departure),
-    (model.RejectedStart, pb.RejectedStart),
-    (model.WaitingDeletion, pb.WaitingDeletion),
-    (model.StandingOperation, pb.StandingOperation),
-    (model.InSyncMember, pb.InSyncMember),
-    (model.PartitionKeyState, pb.PartitionKeyState),
-    (model.ControllerState, pb.ControllerState),
+    (state_reports.RegisteredBroker, pb.RegisteredBroker),
+    (state_reports.FollowerProgress, pb.FollowerProgress),
+    (state_reports.WaitingConsumer, pb.WaitingConsumer),
+    (state_reports.LeaderState, pb.LeaderState),
+    (state_reports.FollowerState, pb.FollowerState),
+    (state_reports.ReplicaState, pb.ReplicaState),
+    (state_reports.BrokerState, pb.BrokerState),
+    (state_reports.PendingState, pb.PendingState),
+    (state_reports.BrokerBacklog, pb.BrokerBacklog),
+    (state_reports.Departure, pb.Departure),
+    (state_reports.RejectedStart, pb.RejectedStart),
+    (state_reports.WaitingDeletion, pb.WaitingDeletion),
+    (state_reports.StandingOperation, pb.StandingOperation),
+    (state_reports.InSyncMember, pb.InSyncMember),
+    (state_reports.PartitionKeyState, pb.PartitionKeyState),
+    (state_reports.ControllerState, pb.ControllerState),
     (WaitingController, pb.WaitingController),
     (LimitedClient, pb.LimitedClient),
-    (model.ServiceState, pb.DescribeServiceResponse),
-    (model.StateRequest, pb.DescribeServiceRequest),
-    (model.Finding, pb.Finding),
+    (state_reports.ServiceState, pb.DescribeServiceResponse),
+    (state_reports.StateRequest, pb.DescribeServiceRequest),
+    (state_reports.Finding, pb.Finding),
     (admin.BrokerDetails, admin_pb.BrokerDetails),
     (admin.BrokerShare, admin_pb.BrokerShare),
     (admin.ConfigChange, admin_pb.ConfigChange),
@@ -71,57 +71,64 @@ def test_values_and_messages_have_the_same_fields(value: type, message: type) ->
 
 
 def test_a_service_round_trips() -> None:
-    state = model.ServiceState(
+    state = state_reports.ServiceState(
         "broker",
         2,
         "127.0.0.1:7502",
         "0.1.0",
         1,
         2,
-        model.StoreHealth(unreachable_ms=300, problem="no answer"),
-        broker=model.BrokerState(
+        state_reports.StoreHealth(unreachable_ms=300, problem="no answer"),
+        broker=state_reports.BrokerState(
             7,
             "running",
             has_full_state=True,
             controller_epoch=3,
-            registered=(model.RegisteredBroker(1, 5, "127.0.0.1:7501", "running", "a"),),
+            registered=(state_reports.RegisteredBroker(1, 5, "127.0.0.1:7501", "running", "a"),),
             replicas=(
-                model.ReplicaState(
+                state_reports.ReplicaState(
                     "sea",
                     "id",
                     0,
                     "leader",
                     4,
                     99,
-                    leader=model.LeaderState(
+                    leader=state_reports.LeaderState(
                         hw_stalled_ms=20,
                         maximal_isr=(1, 2),
-                        followers=(model.FollowerProgress(1, 5, in_isr=True, lag_ms=3),),
-                        waiting_consumers=(model.WaitingConsumer(8, 2, 1),),
+                        followers=(state_reports.FollowerProgress(1, 5, in_isr=True, lag_ms=3),),
+                        waiting_consumers=(state_reports.WaitingConsumer(8, 2, 1),),
                     ),
                 ),
-                model.ReplicaState(
-                    "sea", "id", 1, "follower", 4, 98, follower=model.FollowerState(1)
+                state_reports.ReplicaState(
+                    "sea", "id", 1, "follower", 4, 98, follower=state_reports.FollowerState(1)
                 ),
             ),
         ),
     )
-    assert from_wire(to_wire(state, pb.DescribeServiceResponse), model.ServiceState) == state
+    assert (
+        from_wire(to_wire(state, pb.DescribeServiceResponse), state_reports.ServiceState) == state
+    )
 
 
 def test_an_error_travels_beside_the_state() -> None:
-    store = model.StoreHealth()
-    state = model.ServiceState("broker", 2, "a:1", "0", 1, 2, store, error=unknown_topic("sea"))
-    arrived = from_wire(to_wire(state, pb.DescribeServiceResponse), model.ServiceState)
+    store = state_reports.StoreHealth()
+    state = state_reports.ServiceState(
+        "broker", 2, "a:1", "0", 1, 2, store, error=unknown_topic("sea")
+    )
+    arrived = from_wire(to_wire(state, pb.DescribeServiceResponse), state_reports.ServiceState)
     assert arrived.error is not None
     assert state.error is not None
     assert (arrived.error.code, arrived.error.message) == (state.error.code, state.error.message)
 
 
 def test_omitted_parts_stay_unset() -> None:
-    assert from_wire(pb.DescribeServiceRequest(topic="sea"), model.StateRequest).partition is None
+    assert (
+        from_wire(pb.DescribeServiceRequest(topic="sea"), state_reports.StateRequest).partition
+        is None
+    )
     request = pb.DescribeServiceRequest(topic="sea", partition=0)
-    assert from_wire(request, model.StateRequest).partition == 0
+    assert from_wire(request, state_reports.StateRequest).partition == 0
 
 
 def test_a_state_change_round_trips() -> None:

@@ -301,7 +301,10 @@ CREATION = {
     "unknown key": _configured(
         "retention_mss", "1", "'retention_mss' does not exist", "did you mean retention_ms?"
     ),
-    "value that is no number": _configured("retention_ms", "a week", "valid integer"),
+    # The CLI lists the units.
+    "value that is no number": _configured("retention_ms", "a week", "retention_ms")._replace(
+        apart=("cli",)
+    ),
     "value below its range": _configured("segment_bytes", "1", "greater than or equal to 65536"),
     "min ISR above the factor": _configured(
         "min_insync_replicas", "2", "the replication factor 1", "set it to at most 1"
@@ -552,6 +555,13 @@ MOVES = {
     ),
     "unconfirmed move": BadInput(
         ErrorCode.NOT_CONFIRMED, ("1 partition would be moved", "--yes"), cli="reassign sea/1=3,2"
+    ),
+    "feature level beyond the release": BadInput(
+        ErrorCode.UNSUPPORTED_VERSION,
+        ("supports feature level 1 and not 7", "upgrade all processes first"),
+        lambda admin: admin.raise_feature_level(7),
+        _put("/v1/cluster/feature-level", level=7),
+        "cluster upgrade --to 7 --yes",
     ),
     "throttle below the least": BadInput(
         ErrorCode.INVALID_REQUEST,

@@ -135,7 +135,7 @@ class World:
         )
         body = answer.json()
         if answer.status_code >= 400:
-            return Rejection(body["code"], body["detail"], body["fix"])
+            return Rejection(body["code"], body["detail"], body.get("fix"))
         return _first_failure(body.get("items") or body.get("results") or [])
 
     def by_command(self, words: tuple[str, ...], input_: str = "") -> Rejection | None:
@@ -161,7 +161,7 @@ class World:
         controller = ControllerProcess(1, self._store, self._network)
         self._closing.push_async_callback(self._store.close)
         self._closing.push_async_callback(controller.stop)
-        await until(lambda: controller.service.is_active)
+        await until(lambda: controller.service.term is not None)
         server = new_server()
         add_AdminServiceServicer_to_server(AdminServicer(controller.service), server)
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -18,7 +18,7 @@ from tidelog_runtime.local.data_directory import (
     check_space,
     free_bytes,
 )
-from tidelog_runtime.local.etcd import LocalEtcd, _Ports
+from tidelog_runtime.local.etcd_member import LocalEtcd, _Ports
 from tidelog_runtime.local.start_requests import request_start
 from unit.local.test_cluster import new_cluster
 from unit.local.test_make_up_lines import dead_broker

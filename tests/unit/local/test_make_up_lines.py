@@ -41,6 +41,23 @@ def test_the_command_that_restarts_a_part_is_shell_quoted(
     assert arguments[-2:] == ["--start", "broker-2"]
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [([], (2, 1)), (["--brokers", "5"], (5, 1)), (["--controllers", "3"], (2, 3))],
+)
+def test_a_later_start_has_as_many_parts_as_the_last_one(
+    options: list[str], expected: tuple[int, int], tmp_path: Path
+) -> None:
+    cluster_file(tmp_path, gateway=True, embedded_etcd=True).write(tmp_path)
+    cluster = make_up._cluster(make_up._parse(["--directory", str(tmp_path), *options]))
+    assert (cluster.options.brokers, cluster.options.controllers) == expected
+
+
+def test_the_first_start_has_three_brokers_and_two_controllers(tmp_path: Path) -> None:
+    cluster = make_up._cluster(make_up._parse(["--directory", str(tmp_path)]))
+    assert (cluster.options.brokers, cluster.options.controllers) == (3, 2)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_command_that_starts_a_cluster_is_shell_quoted(name: str, tmp_path: Path) -> None:
     with pytest.raises(ClusterError) as raised:

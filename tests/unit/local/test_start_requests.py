@@ -1,4 +1,4 @@
-"""A command beside `make up` restarts a part that has ended."""
+"""A command beside `make up` restarts a part that has ended, or starts another broker."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from tidelog_runtime.local import ClusterError
 from tidelog_runtime.local import __main__ as make_up
 from tidelog_runtime.local.addresses import GATEWAY, part_name
 from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.commands import MAX_MEMBERS
 from tidelog_runtime.local.data_directory import DirectoryLock
-from tidelog_runtime.local.start_requests import answer_requests, request_start
+from tidelog_runtime.local.start_requests import (
+    answer_requests,
+    request_start,
+    start_part,
+    start_report,
+)
 from unit.local.test_cluster import new_cluster
 
 
@@ -116,6 +122,59 @@ async def test_a_dead_part_is_reported_in_one_line_and_restarted(tmp_path: Path)
             cluster.restart("broker-9")
     finally:
         await cluster.stop()
+
+
+@pytest.mark.parametrize("name", ["broker-3", "broker 3"])
+async def test_the_next_broker_id_starts_another_broker(name: str, tmp_path: Path) -> None:
+    cluster = new_cluster(tmp_path)
+    await cluster.start()
+    try:
+        await cluster.ready()
+        report = start_report(tmp_path, name)
+        start_part(cluster, name)
+        await cluster.ready()
+        again = start_report(tmp_path, name)
+        with pytest.raises(ClusterError, match="broker-3 is running, as process"):
+            start_part(cluster, name)
+    finally:
+        await cluster.stop()
+    assert cluster.broker_ids == [1, 2, 3]
+    assert report.startswith("broker-3 was started.")
+    assert report.endswith("tidelog brokers add 3")
+    assert again == "broker-3 was started again."
+
+
+async def test_an_unknown_part_is_rejected_with_the_name_that_adds_a_broker(
+    tmp_path: Path,
+) -> None:
+    cluster = new_cluster(tmp_path)
+    await cluster.start()
+    try:
+        with pytest.raises(ClusterError, match=r"no part 'broker-9'; .*; broker-3 adds a broker"):
+            start_part(cluster, "broker-9")
+    finally:
+        await cluster.stop()
+    assert cluster.broker_ids == [1, 2]
+
+
+def test_a_cluster_on_one_machine_has_a_bounded_number_of_brokers() -> None:
+    class LargestCluster:
+        broker_ids = range(1, MAX_MEMBERS + 1)
+
+        def add_broker(self) -> int:
+            raise AssertionError
+
+        def restart(self, name: str) -> None:
+            raise AssertionError(name)
+
+    with pytest.raises(ClusterError, match="at most 99 brokers"):
+        start_part(LargestCluster(), f"broker-{MAX_MEMBERS + 1}")
+
+
+def test_a_part_may_be_requested_as_in_the_table_of_parts(held: Path) -> None:
+    started: list[str] = []
+    request_start(held, "broker 2", sleep=answering(held, started.append))
+    assert started == ["broker-2"]
 
 
 def test_a_part_may_be_given_as_in_the_table_of_parts() -> None:

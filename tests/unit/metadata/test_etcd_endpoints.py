@@ -12,7 +12,7 @@ import pytest
 from aetcd import rpc
 from aetcd.rpc.rpc_pb2_grpc import add_KVServicer_to_server, add_MaintenanceServicer_to_server
 
-from tidelog.inspection.model import NOT_KNOWN, WITHOUT_MAJORITY
+from tidelog.inspection.state_reports import NOT_KNOWN, WITHOUT_MAJORITY
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.etcd import MAX_SNAPSHOT_ATTEMPTS, EtcdStore
 from tidelog_runtime.metadata.etcd_endpoints import (

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from doubles.memory_store import MemoryStore
-from tidelog.inspection.model import NOT_KNOWN, StoreMember
+from tidelog.inspection.state_reports import NOT_KNOWN, StoreMember
 from tidelog.state_changes.event import Cause, Kind, StateChange
 from tidelog_runtime.loop_lag import TICK_MS
 from tidelog_runtime.metadata.measured_store import (

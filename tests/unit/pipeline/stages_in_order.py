@@ -19,7 +19,7 @@ from tidelog.history.loss_marks import LossMarks
 from tidelog.history.report import WriteTiming
 from tidelog.model import TopicPartition
 from tidelog_pipeline.check.decoding import decode_lines
-from tidelog_pipeline.check.stages import tables
+from tidelog_pipeline.check.stages import stage_tables
 from tidelog_pipeline.check.stages.log_stage import (
     FACTS_OFFSET,
     FACTS_RANK,
@@ -30,7 +30,7 @@ from tidelog_pipeline.check.stages.log_stage import (
 )
 from tidelog_pipeline.check.stages.reader_stage import reader_stage
 from tidelog_pipeline.check.stages.sender_stage import sender_stage
-from tidelog_pipeline.check.stages.tables import Stage
+from tidelog_pipeline.check.stages.stage_tables import Stage
 from tidelog_pipeline.check.stages.task_verdict import merge_verdicts
 from tidelog_pipeline.check.stages.timing_stage import (
     overall_stage,
@@ -48,7 +48,7 @@ def check(operations: Sequence[Operation], tasks: int = 2) -> tuple[Report, Writ
     """Check a history. `tasks`: the number of tasks among which the groups of each stage are
     distributed. Raises `HistoryError`."""
     lines = ((number, encode_operation(one)) for number, one in enumerate(operations, 1))
-    rows = _named(decode_lines(lines), tables.OPERATIONS)
+    rows = _named(decode_lines(lines), stage_tables.OPERATIONS)
     marks = _marks(rows)
     sends = _staged(_values(rows), value_stage(marks), tasks)
     readers = [row for row in rows if row["kind"] == "reader"]
@@ -60,7 +60,7 @@ def check(operations: Sequence[Operation], tasks: int = 2) -> tuple[Report, Writ
         row for row in chain(sends, read, by_offset, by_sender) if row["report"] is not None
     ]
     verdict = merge_verdicts(
-        [tuple(row[name] for name in tables.VERDICTS.names) for row in reported]
+        [tuple(row[name] for name in stage_tables.VERDICTS.names) for row in reported]
     )
     if verdict.error is not None:
         raise HistoryError(verdict.error[1])
@@ -122,7 +122,7 @@ def _log(
 
 def _timing(acknowledged: Iterable[Fields], report: Report, tasks: int) -> WriteTiming:
     times = [
-        dict(zip(tables.SUCCESS_TIMES.names, time, strict=True))
+        dict(zip(stage_tables.SUCCESS_TIMES.names, time, strict=True))
         for time in {(one["topic"], one["partition"], one["ended_ms"]) for one in acknowledged}
     ]
     windows = windows_of(report.nemesis)

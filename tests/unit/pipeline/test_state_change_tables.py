@@ -164,9 +164,9 @@ def test_an_unavailability_lasts_until_the_partition_is_deleted() -> None:
 
 
 @pytest.mark.rule("state-changes-separate-recreated-partitions")
-@pytest.mark.parametrize("is_told", [True, False])
-def test_a_recreated_topic_is_another_topic(is_told: bool) -> None:
-    previous = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_a_recreated_topic_is_another_topic(is_reported: bool) -> None:
+    previous = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_reported else [])]
     new = creation(900, 2, 3000, topic_id="id-of-new-sea")
     # A replica of the previous topic that returns late.
     stray = state_change(
@@ -174,7 +174,7 @@ def test_a_recreated_topic_is_another_topic(is_told: bool) -> None:
     )
     found = tables([*previous, new, stray])
     assert [(row["topic_id"], row["begin_at"], row["end_at"]) for row in found["observed"]] == [
-        ("id-of-sea", 10, 500 if is_told else 900),
+        ("id-of-sea", 10, 500 if is_reported else 900),
         ("id-of-new-sea", 900, END_MS),
     ]
     assert [name for name in ("intervals", "isr_changes", "failovers") if name in found] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.state_changes.change_trace import ChangeTrace, Gap
+from tidelog.state_changes.change_trace import ChangeTrace, MissingStage
 from tidelog.state_changes.event import NO_BROKER, Cause, Change, Kind, Stage, StateChange
 from tidelog.state_changes.gaps import Memories
 from tidelog.state_changes.tracing import TraceScope, trace
@@ -92,13 +92,13 @@ def test_a_lasting_condition_has_its_duration() -> None:
 # Events that are not missing.
 
 
-def _forgotten(events: list[StateChange], memories: Memories) -> list[tuple[Gap, bool]]:
+def _forgotten(events: list[StateChange], memories: Memories) -> list[tuple[MissingStage, bool]]:
     timeline = _timeline(events, memories)
     return [(gap, gap in timeline.unfinished) for gap in timeline.gaps]
 
 
-def _gap(missing: Stage, forgotten_by: str = "") -> tuple[Gap, bool]:
-    return (Gap(Kind.BECOME_FOLLOWER, 1, missing, "", forgotten_by), not forgotten_by)
+def _gap(missing: Stage, forgotten_by: str = "") -> tuple[MissingStage, bool]:
+    return (MissingStage(Kind.BECOME_FOLLOWER, 1, missing, "", forgotten_by), not forgotten_by)
 
 
 def _without(*stages: Stage) -> list[StateChange]:
@@ -113,7 +113,9 @@ def test_an_end_is_missing_if_its_reporter_remembers_that_time() -> None:
 
 def test_an_end_is_not_missing_if_it_predates_the_memory_of_its_reporter() -> None:
     timeline = _timeline([_shrink(0, Stage.REQUESTED)], {"broker-1": BEGAN_MS + 1, "broker-2": 0})
-    assert timeline.gaps == (Gap(Kind.ISR_SHRINK, NO_BROKER, Stage.COMPLETED, "", "broker-1"),)
+    assert timeline.gaps == (
+        MissingStage(Kind.ISR_SHRINK, NO_BROKER, Stage.COMPLETED, "", "broker-1"),
+    )
     assert timeline.unfinished == ()
 
 

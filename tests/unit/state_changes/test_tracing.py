@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tidelog.rpc.event_codec import event_from_wire, event_to_wire
-from tidelog.state_changes.change_trace import ChangeTrace, Gap
+from tidelog.state_changes.change_trace import ChangeTrace, MissingStage
 from tidelog.state_changes.event import NO_PARTITION, Cause, Change, Kind, Stage, set_aside
 from tidelog.state_changes.topic import from_value, value_of
 from tidelog.state_changes.tracing import (
@@ -85,6 +85,14 @@ def test_a_cause_long_before_the_first_change_is_not_its_cause() -> None:
     assert Kind.BROKER_JOINED not in _kinds(trace([old, *leader_death()], SEA_0))
 
 
+def test_nothing_before_the_creation_of_a_topic_is_its_cause() -> None:
+    joined = of_broker(-2_000, Kind.BROKER_JOINED, 2)
+    creation = state_change(-1_000, "controller-1", Kind.CREATE, Stage.COMPLETED, revision=1000)
+    traced = _kinds(trace([joined, creation, *leader_death()], SEA_0))
+    assert traced[0] is Kind.CREATE
+    assert Kind.BROKER_LEFT in traced
+
+
 def test_a_partition_without_events_has_no_changes() -> None:
     assert trace(leader_death(), TraceScope("sea", 5)) == []
 
@@ -107,14 +115,14 @@ def _without(stage: Stage, broker: int) -> list[ChangeTrace]:
 
 def test_a_missing_acknowledgement_is_a_gap() -> None:
     election = _election(_without(Stage.ACKNOWLEDGED, 1))
-    assert election.gaps == (Gap(Kind.BECOME_FOLLOWER, 1, Stage.ACKNOWLEDGED),)
+    assert election.gaps == (MissingStage(Kind.BECOME_FOLLOWER, 1, Stage.ACKNOWLEDGED),)
 
 
 def test_an_unfinished_command_is_a_gap() -> None:
     ends = (Stage.COMPLETED, Stage.ACKNOWLEDGED)
     kept = [e for e in leader_death() if not (e.stage in ends and e.broker == 1)]
     election = _election(trace(kept, SEA_0))
-    assert election.gaps == (Gap(Kind.BECOME_FOLLOWER, 1, Stage.COMPLETED),)
+    assert election.gaps == (MissingStage(Kind.BECOME_FOLLOWER, 1, Stage.COMPLETED),)
 
 
 def test_an_acknowledgement_substitutes_for_a_silent_broker() -> None:
@@ -135,7 +143,7 @@ def test_a_superseded_command_is_not_waited_for() -> None:
     )  # fmt: skip
     kept = [e for e in leader_death() if (e.stage, e.broker) != (Stage.ACKNOWLEDGED, 1)]
     election = _election(trace([*kept, next_command], SEA_0))
-    assert election.gaps == (Gap(Kind.BECOME_FOLLOWER, 1, Stage.ACKNOWLEDGED, "c3-18"),)
+    assert election.gaps == (MissingStage(Kind.BECOME_FOLLOWER, 1, Stage.ACKNOWLEDGED, "c3-18"),)
     assert election.unfinished == ()
 
 
@@ -158,7 +166,7 @@ def test_a_deletion_is_not_waited_for_from_a_replica_that_ended_as_a_stray() -> 
     for kept in (events, [events[0], events[2]]):
         deletion, stray = trace(kept, SEA_0)
         assert deletion.unfinished == ()
-        assert deletion.gaps == (Gap(Kind.DELETE, 2, Stage.COMPLETED, aside.id),)
+        assert deletion.gaps == (MissingStage(Kind.DELETE, 2, Stage.COMPLETED, aside.id),)
         assert stray.gaps == ()
     assert [part.kind for part in stray.parts] == [Kind.DELETE]
     assert trace(events[:1], SEA_0)[0].unfinished != ()

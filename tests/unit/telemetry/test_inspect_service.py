@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import Explanation, Finding, Scope, ServiceState, StateRequest
+from tidelog.inspection.state_reports import (
+    Explanation,
+    Finding,
+    Scope,
+    ServiceState,
+    StateRequest,
+)
 from tidelog.rpc.message_codec import to_wire
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog.state_changes.event import Kind, Stage, StateChange

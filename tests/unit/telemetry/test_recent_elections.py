@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.inspection.controller_reports import LeaseEnds
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_runtime.telemetry.recent_elections import (

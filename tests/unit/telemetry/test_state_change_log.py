@@ -90,7 +90,7 @@ def test_the_ring_reaches_back_to_the_start_until_it_evicts_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "passes"),
+    ("selected", "passes"),
     [
         (Filter(), True),
         (Filter(topic="sea", partition=0), True),
@@ -102,11 +102,11 @@ def test_the_ring_reaches_back_to_the_start_until_it_evicts_events() -> None:
         (Filter(since_ms=1_001), False),
     ],
 )
-def test_state_changes_are_filtered(wanted: Filter, passes: bool) -> None:
+def test_state_changes_are_filtered(selected: Filter, passes: bool) -> None:
     change = StateChange(
         1_000, "broker-2", Kind.STOP, Stage.COMPLETED, topic="sea", partition=0, broker=2
     )
-    assert wanted.passes(change) is passes
+    assert selected.passes(change) is passes
 
 
 async def test_lines_are_written_in_later_loop_turns_with_pauses_between(

@@ -120,7 +120,7 @@ async def test_a_removed_replica_is_forgotten() -> None:
     assert not replicas.manager.disk
 
 
-def test_a_disk_that_hung_tells_how_long_it_still_counts_as_rejecting() -> None:
+def test_a_disk_that_hung_reports_how_long_it_still_counts_as_rejecting() -> None:
     rejections = DiskRejections()
     assert rejecting(0).of(KEY).hang_over_in_ms(10) is None  # type: ignore[union-attr]
     rejections.rejected(KEY, Cause.DISK_ERROR, "synced", "hangs", 0, STEADY_AFTER_HANG_MS)

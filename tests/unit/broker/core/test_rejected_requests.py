@@ -7,7 +7,7 @@ import pytest
 from tidelog.client.partition_queue import Idempotence
 from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import RejectedRequests
+from tidelog.inspection.state_reports import RejectedRequests
 from tidelog_broker.core.rejected_requests import (
     MAX_COUNTED,
     MAX_KEPT,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tidelog.inspection.model import WaitingConsumer
+from tidelog.inspection.state_reports import WaitingConsumer
 from tidelog_broker.core.waiting_consumers import (
     EXPIRY_MS,
     MAX_PARTITIONS,

@@ -55,7 +55,7 @@ class Leader:
         self.agreed = 3
 
     async def start(self, size: int = 100) -> Leader:
-        self.partition = await self.replicas.lead(wanted=LED)
+        self.partition = await self.replicas.lead(new_state=LED)
         append(self.partition, *[bytes(size)] * 3)
         self.sound = self.log_batches()
         for follower in (2, 3):

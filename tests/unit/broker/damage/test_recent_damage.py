@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.inspection.model import RepairedDamage
+from tidelog.inspection.state_reports import RepairedDamage
 from tidelog.state_changes.event import Cause, Detail, Kind, Stage, StateChange
 from tidelog_broker.damage.recent_damage import MAX_REPAIRED, REPORTED_FOR_MS, RecentDamage
 

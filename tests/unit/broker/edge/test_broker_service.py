@@ -133,7 +133,7 @@ def batch_of(*values: bytes) -> Batch:
 
 async def test_produced_records_are_fetched() -> None:
     edge = Edge()
-    await edge.replicas.lead(wanted=ALONE)
+    await edge.replicas.lead(new_state=ALONE)
     produced = await edge.produce(batch_of(b"ebb", b"flow"))
     assert not produced.HasField("error")
     assert (produced.base_offset, produced.leader_epoch) == (0, 5)
@@ -157,7 +157,7 @@ async def test_a_partition_error_is_in_the_answer_with_the_hint() -> None:
 
 async def test_a_false_record_count_is_an_invalid_batch_and_nothing_is_written() -> None:
     edge = Edge()
-    partition = await edge.replicas.lead(wanted=ALONE)
+    partition = await edge.replicas.lead(new_state=ALONE)
     header, records = batch_of(b"v")
     lying = header._replace(record_count=7)
     lie = Batch(lying._replace(crc32c=producer_crc32c(lying, records)), records)
@@ -196,7 +196,7 @@ async def test_a_negative_limit_rejects_the_fetch(field: str) -> None:
 
 async def test_offsets_are_found() -> None:
     edge = Edge()
-    await edge.replicas.lead(wanted=ALONE)
+    await edge.replicas.lead(new_state=ALONE)
     await edge.produce(batch_of(b"a", b"b"))
     latest = await edge.find(pb.OFFSET_POSITION_LATEST)
     by_time = await edge.find(pb.OFFSET_POSITION_TIMESTAMP, timestamp_ms=10)
@@ -210,7 +210,7 @@ async def test_offsets_are_found() -> None:
 
 async def test_an_offset_requested_more_than_once_is_searched_once() -> None:
     edge = Edge()
-    await edge.replicas.lead(wanted=ALONE)
+    await edge.replicas.lead(new_state=ALONE)
     await edge.produce(batch_of(b"a", b"b"))
     opened: list[Batch] = []
 
@@ -406,7 +406,7 @@ async def describe(
 
 async def test_producers_are_described_in_pages() -> None:
     edge = Edge()
-    partition = await edge.replicas.lead(wanted=ALONE)
+    partition = await edge.replicas.lead(new_state=ALONE)
     for producer in (7, 8, 9):
         partition.append([sent_by(producer, 0)], Acks.LEADER, 5)
     asked = [pb.DescribeProducersPartition(topic=NAME.topic)]
@@ -451,7 +451,7 @@ async def test_an_invalid_producer_name_is_rejected() -> None:
 
 async def test_producers_are_described() -> None:
     edge = Edge()
-    await edge.replicas.lead(wanted=ALONE)
+    await edge.replicas.lead(new_state=ALONE)
     records = record_batch.encode_records([b"a", b"b"], timestamps_ms=10)
     assert not (await edge.produce(records.to_batch(7, 0, 0))).HasField("error")
     (producer,) = (await describe(edge)).producers
@@ -460,7 +460,7 @@ async def test_producers_are_described() -> None:
 
 async def test_a_fence_is_checked_and_kept() -> None:
     edge = Edge()
-    await edge.replicas.lead(wanted=ALONE)
+    await edge.replicas.lead(new_state=ALONE)
     given = await init(edge, "sink")
     fence = pb.ProducerFence(producer_id=given.producer_id, producer_epoch=1, timeout_ms=100)
     (producer,) = (await describe(edge, fence)).producers
@@ -484,7 +484,7 @@ async def test_producers_of_a_missing_partition_are_an_error() -> None:
 
 async def test_a_fence_is_a_batch_that_consumers_get_and_clients_skip() -> None:
     edge = Edge()
-    await edge.replicas.lead(wanted=ALONE)
+    await edge.replicas.lead(new_state=ALONE)
     given = await init(edge, "sink")
     await describe(
         edge, pb.ProducerFence(producer_id=given.producer_id, producer_epoch=1, timeout_ms=100)

@@ -51,7 +51,7 @@ def over_the_wire(result: ReplicaFetchResult) -> ReplicaFetchResult:
 
 @given(st.lists(entries, max_size=3), offsets, offsets, offsets, st.booleans())
 def test_a_request_arrives_as_it_was_sent(
-    asked: list[ReplicaFetchEntry],
+    requested: list[ReplicaFetchEntry],
     follower_epoch: int,
     leader_epoch: int,
     session_id: int,
@@ -64,11 +64,11 @@ def test_a_request_arrives_as_it_was_sent(
         500,
         1,
         4096,
-        asked,
+        requested,
         session_id,
         2**63 - 1 - session_id,
         synced,
-        [entry.replica for entry in asked],
+        [entry.replica for entry in requested],
     )
     wire = pb.ReplicaFetchRequest.FromString(
         in_one_turn(request_to_wire(request)).SerializeToString()

@@ -72,8 +72,8 @@ async def test_a_fenced_command_is_rejected_before_its_partitions_are_read() -> 
     replicas.state_changes._ring.clear()
     read: list[Any] = []
 
-    def known(*asked: Any) -> None:
-        read.append(asked)
+    def known(*args: Any) -> None:
+        read.append(args)
 
     service = ReplicaControlService(replicas.commands, asyncio.Event(), known)
     wire = await leader_and_isr_to_wire(command(state(), 20, controller_epoch=0))

@@ -54,7 +54,7 @@ async def test_only_a_changed_partition_is_serialized_again(
     cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    tell = topic_metadata._PartitionWriter.__call__
+    write_partition = topic_metadata._PartitionWriter.__call__
 
     def counted(
         self: topic_metadata._PartitionWriter,
@@ -63,7 +63,7 @@ async def test_only_a_changed_partition_is_serialized_again(
         known: VersionedState,
     ) -> None:
         made.append(number)
-        tell(self, metadata, number, known)
+        write_partition(self, metadata, number, known)
 
     monkeypatch.setattr(topic_metadata._PartitionWriter, "__call__", counted)
     topics = TopicMetadata(cache)

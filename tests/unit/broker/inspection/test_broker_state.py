@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     NOT_KNOWN,
     FollowerProgress,
     ReplicaState,
@@ -26,8 +26,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     yield Cluster(tmp_path)
 
 
-async def described(process: Process, **asked: object) -> ServiceState:
-    return await process.broker.inspection.describe(StateRequest(**asked))  # type: ignore[arg-type]
+async def described(process: Process, **options: object) -> ServiceState:
+    return await process.broker.inspection.describe(StateRequest(**options))  # type: ignore[arg-type]
 
 
 def replicas_in(state: ServiceState) -> list[ReplicaState]:

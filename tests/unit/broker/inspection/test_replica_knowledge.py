@@ -6,7 +6,7 @@ from inspect import signature
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tidelog.inspection.model import REJECTS_LEADER
+from tidelog.inspection.state_reports import REJECTS_LEADER
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
 from tidelog_broker.inspection.replica_state import Failure
 from unit.broker.broker_parts import KEY

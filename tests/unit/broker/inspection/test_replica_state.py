@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     NOT_KNOWN,
     DamagedOffsets,
     DivergedOffsets,

@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from simulation.disk import SimDisk, SimFile, refusal
+from simulation.disk import SimDisk, SimFile, os_error
 from simulation.inode import Inode
 
 
@@ -29,7 +29,7 @@ class MemoryFile(SimFile):
 
     def truncate(self, size: int) -> None:
         if self._counts.fail_truncate:
-            raise refusal(errno.EIO)
+            raise os_error(errno.EIO)
         super().truncate(size)
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class MemoryDisk(SimDisk):
 
     def check_sync(self) -> None:
         if self.fail_sync:
-            raise refusal(errno.EIO)
+            raise os_error(errno.EIO)
 
     def power_failure(self, rng: random.Random | None = None) -> int:
         if rng is not None:

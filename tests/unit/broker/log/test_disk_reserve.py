@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 import pytest
 from structlog.testing import capture_logs
 
-from tidelog.inspection.model import RESERVE_FILES
+from tidelog.inspection.state_reports import RESERVE_FILES
 from tidelog_broker.core.partition.replica_log import ColdRange
 from tidelog_broker.damage.disk_reports import disk_probe
 from tidelog_broker.log.disk import OsDisk

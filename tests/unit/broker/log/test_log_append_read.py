@@ -154,9 +154,8 @@ def test_a_read_at_the_end_is_empty_and_beyond_out_of_range(disk: MemoryDisk) ->
     log = log_of(disk, batches_from(0, 3))
     assert read_offsets(log, 3, max_bytes=100) == []
     for offset in (-1, 4):
-        with pytest.raises(OffsetOutOfRangeError, match="has 0 to 3") as caught:
+        with pytest.raises(OffsetOutOfRangeError, match="has 0 to 3"):
             log.read(offset, max_bytes=100, up_to=3)
-        assert (caught.value.log_start, caught.value.log_end) == (0, 3)
 
 
 def test_many_batches_cost_one_read(disk: MemoryDisk) -> None:

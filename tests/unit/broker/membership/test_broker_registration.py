@@ -1,18 +1,22 @@
 import asyncio
 import random
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
+from tidelog.feature_levels import UNREPORTED, LevelRange
 from tidelog.state_changes.event import Cause, Stage
 from tidelog_broker.membership.directory_binding import BrokerIdInUseError, DirectoryBinding
 from tidelog_broker.membership.registration import Registration
 from tidelog_broker.storage.data_directory import DataDirectory
+from tidelog_runtime.metadata.cluster_id import UnsupportedLevelError
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,
     BrokerRegistration,
+    ClusterEntry,
     decode_broker,
     encode,
 )
@@ -51,6 +55,7 @@ class Broker:
         directory: DataDirectory | None = None,
         replaces: str = "",
         host: str = "north",
+        levels: LevelRange = UNREPORTED,
     ) -> None:
         self.store = store or FlakyStore(virtual_clock())
         self.directory = directory or data_directory(1)
@@ -61,7 +66,7 @@ class Broker:
             self.store,
             KEYS,
             1,
-            registration(1, node_uuid=self.directory.identity.directory_id),
+            replace(registration(1, node_uuid=self.directory.identity.directory_id), levels=levels),
             self.directory,
             DirectoryBinding(self.store, KEYS, 1, self.directory, host, replaces),
             TTL_SECONDS,
@@ -141,6 +146,53 @@ async def test_the_registration_of_another_directory_by_an_older_release_is_resp
         await broker.registration.run()
     assert broker.stored.node_uuid == "another"
     assert broker.leases == 0
+
+
+def put_level(store: FlakyStore, level: int) -> None:
+    store.put(KEYS.cluster, encode(ClusterEntry("c-1", level)))
+
+
+@pytest.mark.rule("registered-process-supports-level")
+async def test_a_broker_whose_release_does_not_support_the_level_does_not_register() -> None:
+    broker = Broker()
+    put_level(broker.store, 2)
+    with pytest.raises(UnsupportedLevelError, match=r"at feature level 2.*too old"):
+        await broker.registration.run()
+    assert broker.store.data.get(KEY) is None
+    assert broker.leases == 0
+
+
+@pytest.mark.rule("registered-process-supports-level")
+async def test_a_level_that_is_raised_while_it_registers_is_noticed() -> None:
+    """The level was supported when it was read."""
+
+    class Raised(FlakyStore):
+        async def transact(self, transaction: Transaction) -> TransactionResult:
+            if any(change.key == KEY for change in transaction.changes):
+                put_level(self, 2)
+            return await super().transact(transaction)
+
+    broker = Broker(Raised(virtual_clock()))
+    put_level(broker.store, 1)
+    with pytest.raises(UnsupportedLevelError):
+        await broker.registration.run()
+    assert broker.store.data.get(KEY) is None
+
+
+@pytest.mark.rule("registered-process-supports-level")
+async def test_a_registration_names_its_levels_and_leaves_a_mark() -> None:
+    broker = Broker(levels=LevelRange(1, 2))
+    put_level(broker.store, 2)
+    async with running(broker):
+        epoch = await broker.registered()
+    assert broker.stored.levels == LevelRange(1, 2)
+    assert broker.store.item(KEYS.last_registration).mod_revision == epoch
+
+
+async def test_a_registration_of_an_earlier_release_supports_the_first_level_alone() -> None:
+    value = encode(registration(1))
+    assert b"levels" not in value
+    assert decode_broker(value).levels == LevelRange(1, 1)
 
 
 # -- registering again -------------------------------------------------------------------

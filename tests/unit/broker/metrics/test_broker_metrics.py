@@ -76,6 +76,16 @@ class MeasuredBroker:
         return snapshot
 
 
+def series_count(snapshot: MetricsSnapshot) -> int:
+    """A histogram has one series for each bucket, and +Inf, _sum and _count."""
+    scalars = sum(len(series) for series in snapshot.values.values())
+    return scalars + sum(
+        len(distribution.bounds) + 3
+        for series in snapshot.distributions.values()
+        for distribution in series.values()
+    )
+
+
 async def test_ten_thousand_unhealthy_partitions_in_busy_topics_stay_within_the_bound() -> None:
     partitions = [replica(n, state(isr=(1,)), records=3, topic=f"t{n % 500}") for n in range(MANY)]
     for partition in partitions:
@@ -87,7 +97,7 @@ async def test_ten_thousand_unhealthy_partitions_in_busy_topics_stay_within_the_
 
     snapshot = await broker.scrape()
 
-    assert snapshot.series_count + LIBRARY_SERIES <= MAX_BROKER_SERIES
+    assert series_count(snapshot) + LIBRARY_SERIES <= MAX_BROKER_SERIES
     assert snapshot.left_out == 0
 
 

@@ -395,13 +395,13 @@ async def test_followed_partitions_are_passed_to_the_fetchers() -> None:
     replicas = Replicas()
     (partition,) = await replicas.take(state(leader=2))
     assert replicas.followers.updated == [partition]
-    assert replicas.manager.leaders_followed() == {2: 1}
+    assert partition.leader_to_follow == 2
 
 
 async def test_a_partition_without_a_leader_follows_no_broker() -> None:
     replicas = Replicas()
-    await replicas.take(state(leader=NO_LEADER))
-    assert replicas.manager.leaders_followed() == {}
+    (partition,) = await replicas.take(state(leader=NO_LEADER))
+    assert partition.leader_to_follow == NO_LEADER
 
 
 async def test_a_replica_comes_back_with_its_log_and_its_high_watermark(tmp_path: PurePath) -> None:

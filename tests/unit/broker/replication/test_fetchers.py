@@ -104,16 +104,16 @@ class Broker:
     async def close(self) -> None:
         pass
 
-    def new_partition(self, number: int, wanted: LeaderAndIsr) -> Partition:
+    def new_partition(self, number: int, new_state: LeaderAndIsr) -> Partition:
         partition = Partition(
             on(number), TOPIC_ID, 3, FakeLog(), high_watermark=0, listener=Notes()
         )
         partition.set_synced(on(number) in self.synced)
-        self.take(partition, wanted, 10)
+        self.take(partition, new_state, 10)
         return partition
 
-    def take(self, partition: Partition, wanted: LeaderAndIsr, revision: int) -> None:
-        partition.take(wanted, revision, broker_epoch=self.broker_epoch, now_ms=1)
+    def take(self, partition: Partition, new_state: LeaderAndIsr, revision: int) -> None:
+        partition.take(new_state, revision, broker_epoch=self.broker_epoch, now_ms=1)
         self.fetchers.update([partition])
 
 

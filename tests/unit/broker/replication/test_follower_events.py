@@ -3,7 +3,7 @@
 import asyncio
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.model import EpochEnd
 from tidelog.state_changes.event import Cause, Kind, StateChange
 from unit.broker.broker_parts import emitted_events, stages, until_idle

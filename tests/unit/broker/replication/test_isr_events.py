@@ -24,7 +24,7 @@ async def expanded() -> Leader:
 async def shrunk(lag_max_bytes: int | None = None) -> Leader:
     """Brokers 2 and 3 have left."""
     leader = Leader()
-    partition = leader.lead(wanted=state(isr=(1, 2, 3)))
+    partition = leader.lead(new_state=state(isr=(1, 2, 3)))
     partition.lag_max_bytes = lag_max_bytes
     append(partition, b"a", b"b")
     for follower, offset in ((2, 1), (3, 0)):

@@ -79,13 +79,13 @@ class Leader:
     def led(self) -> Iterable[Partition]:
         return self.partitions
 
-    def lead(self, number: int = 0, wanted: LeaderAndIsr = SMALL) -> Partition:
-        revision = self.store.put(KEYS.leader_and_isr(on(number)), encode_leader_and_isr(wanted))
+    def lead(self, number: int = 0, new_state: LeaderAndIsr = SMALL) -> Partition:
+        revision = self.store.put(KEYS.leader_and_isr(on(number)), encode_leader_and_isr(new_state))
         partition = Partition(
             on(number), TOPIC_ID, 1, FakeLog(), high_watermark=0, listener=Notes()
         )
         now_ms = self.clock.monotonic_ms()
-        partition.take(wanted, revision, broker_epoch=epoch_of(1), now_ms=now_ms)
+        partition.take(new_state, revision, broker_epoch=epoch_of(1), now_ms=now_ms)
         self.partitions.append(partition)
         return partition
 
@@ -99,9 +99,9 @@ class Leader:
         item = self.store.item(KEYS.leader_and_isr(on(number)))
         return decode_leader_and_isr(item.value)
 
-    def overwrite(self, wanted: LeaderAndIsr, number: int = 0) -> int:
+    def overwrite(self, new_state: LeaderAndIsr, number: int = 0) -> int:
         """Write as the controller does."""
-        return self.store.put(KEYS.leader_and_isr(on(number)), encode_leader_and_isr(wanted))
+        return self.store.put(KEYS.leader_and_isr(on(number)), encode_leader_and_isr(new_state))
 
     def isr_of(self, number: int = 0) -> set[int]:
         return set(self.stored(number).isr_ids)
@@ -139,7 +139,7 @@ async def test_a_follower_that_has_caught_up_joins() -> None:
 
 async def test_a_lagging_member_leaves_when_the_timer_evaluates_the_isr() -> None:
     leader = Leader()
-    leader.lead(wanted=state(isr=(1, 2, 3)))
+    leader.lead(new_state=state(isr=(1, 2, 3)))
     async with running(leader):
         await asyncio.sleep(0.6)
         leader.updates.evaluate_all(leader)
@@ -157,7 +157,7 @@ def in_a_session(partition: Partition, follower: int, asked_ms: int) -> SessionT
 
 async def test_the_timer_evaluates_partitions_whose_follower_stopped_fetching() -> None:
     leader = Leader()
-    partition = leader.lead(wanted=state(isr=(1, 2, 3)))
+    partition = leader.lead(new_state=state(isr=(1, 2, 3)))
     sessions = [in_a_session(partition, follower, 1) for follower in (2, 3)]
     async with running(leader):
         await asyncio.sleep(0.9)
@@ -170,7 +170,7 @@ async def test_the_timer_evaluates_partitions_whose_follower_stopped_fetching() 
 
 async def test_the_timer_skips_quiescent_partitions() -> None:
     leader = Leader()
-    partition = leader.lead(wanted=state(isr=(1, 2, 3)))
+    partition = leader.lead(new_state=state(isr=(1, 2, 3)))
     in_a_session(partition, 2, 1)
     leader.updates.evaluate_all(leader)
     assert list(leader.updates.proposals._queued) == [partition.name]
@@ -207,7 +207,7 @@ def test_a_quiescent_partition_would_propose_no_change(
 
 async def test_without_a_needed_change_nothing_is_written() -> None:
     leader = Leader()
-    leader.lead(wanted=state(isr=(1, 2, 3)))
+    leader.lead(new_state=state(isr=(1, 2, 3)))
     async with running(leader):
         leader.updates.evaluate_all(leader)
         await until_idle()

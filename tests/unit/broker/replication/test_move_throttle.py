@@ -197,7 +197,7 @@ async def test_a_lifted_throttle_releases_waiting_fetches_at_the_next_check() ->
 async def test_a_follower_requests_no_more_than_it_may_receive() -> None:
     follower = Follower()
     follower.rate = RATE
-    follower.follow(0, wanted=adding())
+    follower.follow(0, new_state=adding())
     async with following(follower):
         first = await follower.next(0)
         assert first.at >= CHUNK_MS / 1_000
@@ -207,7 +207,7 @@ async def test_a_follower_requests_no_more_than_it_may_receive() -> None:
 async def test_received_bytes_are_paid_for_before_the_next_request() -> None:
     follower = Follower()
     follower.rate = RATE
-    partition = follower.follow(0, wanted=adding())
+    partition = follower.follow(0, new_state=adding())
     async with following(follower):
         first = await follower.next(0)
         first.answer(first.data(0, 1))
@@ -219,7 +219,7 @@ async def test_received_bytes_are_paid_for_before_the_next_request() -> None:
 async def test_other_partitions_are_fetched_meanwhile() -> None:
     follower = Follower()
     follower.rate = 1_024
-    follower.follow(0, wanted=adding())
+    follower.follow(0, new_state=adding())
     follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
@@ -236,7 +236,7 @@ async def test_other_partitions_are_fetched_meanwhile() -> None:
 async def test_a_fetch_is_not_completed_early_for_tokens_that_another_fetch_used() -> None:
     follower = Follower()
     follower.rate = RATE
-    taken_by_another = follower.follow(0, wanted=adding())
+    taken_by_another = follower.follow(0, new_state=adding())
     follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
@@ -252,7 +252,7 @@ async def test_a_fetch_is_not_completed_early_for_tokens_that_another_fetch_used
 async def test_a_follower_in_the_isr_is_not_throttled_though_no_command_says_so() -> None:
     follower = Follower()
     follower.rate = 1_024
-    partition = follower.follow(0, wanted=adding())
+    partition = follower.follow(0, new_state=adding())
     follower.keys[partition.name] = VersionedState(adding(isr=(1, 2, 3)), 11)
     async with following(follower):
         first = await follower.next(0)
@@ -262,7 +262,7 @@ async def test_a_follower_in_the_isr_is_not_throttled_though_no_command_says_so(
 async def test_a_follower_that_joins_the_isr_is_fetched_for_again_soon() -> None:
     follower = Follower()
     follower.rate = 1_024
-    partition = follower.follow(0, wanted=adding())
+    partition = follower.follow(0, new_state=adding())
     follower.moves.received(partition, 1 << 20)
     async with following(follower):
         await asyncio.sleep(1)
@@ -276,7 +276,7 @@ async def test_a_follower_that_joins_the_isr_is_fetched_for_again_soon() -> None
 async def test_a_lifted_throttle_is_noticed_soon() -> None:
     follower = Follower()
     follower.rate = 1_024
-    partition = follower.follow(0, wanted=adding())
+    partition = follower.follow(0, new_state=adding())
     follower.moves.received(partition, 1 << 20)
     async with following(follower):
         await asyncio.sleep(1)
@@ -289,8 +289,8 @@ async def test_a_lifted_throttle_is_noticed_soon() -> None:
 async def test_several_added_replicas_share_the_receive_throttle() -> None:
     follower = Follower()
     follower.rate = RATE
-    follower.follow(0, wanted=adding())
-    follower.follow(1, wanted=adding())
+    follower.follow(0, new_state=adding())
+    follower.follow(1, new_state=adding())
     async with following(follower):
         first = await follower.next(0)
         received = [first.entry(0).max_bytes, first.entry(1).max_bytes]
@@ -300,7 +300,7 @@ async def test_several_added_replicas_share_the_receive_throttle() -> None:
 async def test_a_session_requests_nothing_of_a_move_while_it_is_throttled() -> None:
     follower = Follower()
     follower.rate = RATE
-    partition = follower.follow(0, wanted=adding())
+    partition = follower.follow(0, new_state=adding())
     follower.follow(1)
     async with following(follower):
         first = await follower.next(0)
@@ -318,7 +318,7 @@ async def test_a_session_requests_nothing_of_a_move_while_it_is_throttled() -> N
 async def test_while_a_move_adds_a_replica_fetches_wait_long_and_their_data_is_taken() -> None:
     """Otherwise the copied data would have to be sent again."""
     follower = Follower()
-    partition = follower.follow(0, wanted=adding())
+    partition = follower.follow(0, new_state=adding())
     async with following(follower):
         first = await follower.next(0)
         follower.follow(1)

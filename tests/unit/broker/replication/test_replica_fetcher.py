@@ -8,7 +8,7 @@ from pathlib import PurePath
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.log.log_errors import AppendOrderError, LogStorageError
 from tidelog_runtime.cooperative import ITEMS_PER_SLICE

@@ -43,10 +43,10 @@ class _Story:
         offsets = [batch.header.base_offset for batch in answer.batches]
         self._step(f"replica {follower} fetches from {asked.fetch_offset} and gets {offsets}")
 
-    def _answer(self, follower: int, asked: FetchPosition) -> FetchAnswer:
-        diverging = self._leader.replica_fetch(follower, epoch_of(follower), asked, 1000)
+    def _answer(self, follower: int, position: FetchPosition) -> FetchAnswer:
+        diverging = self._leader.replica_fetch(follower, epoch_of(follower), position, 1000)
         assert diverging is None
-        return self._leader.read_for_follower(asked, _ALL_BYTES)
+        return self._leader.read_for_follower(position, _ALL_BYTES)
 
     def consume(self) -> None:
         answer = self._leader.read_for_consumer(0, 5, _ALL_BYTES)

@@ -203,7 +203,7 @@ async def test_a_partition_that_times_out_does_not_fail_the_other() -> None:
 
 async def test_acks_all_below_min_isr_is_rejected_and_nothing_is_written() -> None:
     front = Front()
-    partition = await front.replicas.lead(wanted=state(isr=(1,), eligible=(2,)))
+    partition = await front.replicas.lead(new_state=state(isr=(1,), eligible=(2,)))
     (outcome,) = await front.send()
     assert code_of(outcome) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.log.log_end_offset == 0

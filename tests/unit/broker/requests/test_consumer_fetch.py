@@ -9,7 +9,7 @@ from tidelog.batch import new_damaged_batch
 from tidelog.caller_limits import CallerLimits, Callers
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, TopicPartition
-from tidelog.unsent_answers import ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, Answer
+from tidelog.unsent_answers import ANSWER_LIMITS, UNSENT_BYTES_PER_CLIENT, CallAnswer
 from tidelog_broker.core.partition.exchange import FetchAnswer
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.requests import fetch_wait
@@ -447,7 +447,9 @@ async def test_fetches_that_are_cancelled_together_are_removed() -> None:
 # -- room for answers --------------------------------------------------------------------
 
 
-async def fetched_with(replicas: Replicas, answer: Answer, max_wait_ms: int) -> list[FetchOutcome]:
+async def fetched_with(
+    replicas: Replicas, answer: CallAnswer, max_wait_ms: int
+) -> list[FetchOutcome]:
     fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
     return await fetch.handle([entry()], FetchWait(max_wait_ms, 1, 1 << 20, answer))
 

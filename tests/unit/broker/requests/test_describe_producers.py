@@ -75,7 +75,7 @@ async def test_committed_state_is_described() -> None:
 
 async def test_only_requested_producers_are_described() -> None:
     front = Front()
-    partition = await front.replicas.lead(wanted=ALONE)
+    partition = await front.replicas.lead(new_state=ALONE)
     for producer in (7, 8, 9):
         put(partition, producer, 0)
     assert described(await front.ask(9, 4, 7)) == [(7, 0, 0), (9, 0, 0)]
@@ -92,7 +92,7 @@ async def test_a_partition_led_elsewhere_is_answered_as_by_produce() -> None:
 
 async def test_a_missing_partition_does_not_fail_the_others() -> None:
     front = Front()
-    await front.replicas.lead(wanted=ALONE)
+    await front.replicas.lead(new_state=ALONE)
     nowhere = DescribeEntry(TopicPartition("nowhere", 0), "")
     here = DescribeEntry(NAME, TOPIC_ID)
     for fence in (None, NEXT):
@@ -203,7 +203,7 @@ async def test_a_previous_holder_cannot_write_once_a_fence_is_requested() -> Non
 
 async def test_a_holder_whose_name_was_taken_cannot_fence_any_more() -> None:
     front = Front()
-    partition = await front.replicas.lead(wanted=ALONE)
+    partition = await front.replicas.lead(new_state=ALONE)
     front.replicas.cache.apply([holder_change(NAMED, NEXT.producer_epoch + 1)])
     assert code_of(await front.ask(fence=NEXT)) is ErrorCode.FENCED_PRODUCER_EPOCH
     assert partition.log.log_end_offset == 0
@@ -222,7 +222,7 @@ async def test_a_repeated_fence_waits_for_its_replicas_like_the_first() -> None:
 
 async def test_only_the_producer_of_the_fence_is_described_unless_others_are_named() -> None:
     front = Front()
-    partition = await front.replicas.lead(wanted=ALONE)
+    partition = await front.replicas.lead(new_state=ALONE)
     put(partition, 7, 0)
     assert described(await front.ask(fence=NEXT)) == [(NAMED, 1, -1)]
     assert described(await front.ask(7, fence=NEXT)) == [(7, 0, 0)]
@@ -230,7 +230,7 @@ async def test_only_the_producer_of_the_fence_is_described_unless_others_are_nam
 
 async def test_a_fence_of_a_previous_holder_is_rejected() -> None:
     front = Front()
-    await front.replicas.lead(wanted=ALONE)
+    await front.replicas.lead(new_state=ALONE)
     await front.ask(fence=NEXT._replace(producer_epoch=2))
     assert code_of(await front.ask(fence=NEXT)) is ErrorCode.FENCED_PRODUCER_EPOCH
 
@@ -255,7 +255,7 @@ async def test_an_unreplicated_fence_times_out_and_leaves_nothing_behind() -> No
 
 async def test_below_min_isr_nothing_is_fenced() -> None:
     front = Front()
-    partition = await front.replicas.lead(wanted=state(isr=(1,), eligible=(2,)))
+    partition = await front.replicas.lead(new_state=state(isr=(1,), eligible=(2,)))
     assert code_of(await front.ask(fence=NEXT)) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.log.log_end_offset == 0
 
@@ -274,7 +274,7 @@ async def test_a_new_leader_answers_the_first_holder_once_it_knows_the_committed
 
 async def test_a_full_disk_is_reported() -> None:
     front = Front()
-    await front.replicas.lead(wanted=ALONE)
+    await front.replicas.lead(new_state=ALONE)
     front.replicas.memory.space = 10
     assert code_of(await front.ask(fence=NEXT)) is ErrorCode.STORAGE_ERROR
 
@@ -290,7 +290,7 @@ async def test_a_full_disk_is_reported() -> None:
 )
 async def test_an_invalid_fence_is_rejected_as_a_whole(fence: Fence) -> None:
     front = Front()
-    partition = await front.replicas.lead(wanted=ALONE)
+    partition = await front.replicas.lead(new_state=ALONE)
     with pytest.raises(TidelogError) as rejected:
         await front.ask(fence=fence)
     assert rejected.value.code is ErrorCode.INVALID_REQUEST

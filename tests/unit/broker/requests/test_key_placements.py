@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.client.partitioner import partition_for_key
-from tidelog.inspection.model import SampledKeys
+from tidelog.inspection.state_reports import SampledKeys
 from tidelog.model import Batch, TopicPartition
 from tidelog.record_batch import encode
 from tidelog_broker.requests.key_placements import (

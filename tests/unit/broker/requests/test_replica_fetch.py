@@ -65,11 +65,11 @@ class Leader:
             self.replicas.cold_reads,
         )
 
-    def asked(self, wanted: ReplicaFetchRequest) -> asyncio.Task[ReplicaFetchResponse]:
-        return asyncio.create_task(self.replica_fetch.handle(wanted))
+    def asked(self, request: ReplicaFetchRequest) -> asyncio.Task[ReplicaFetchResponse]:
+        return asyncio.create_task(self.replica_fetch.handle(request))
 
-    async def one(self, wanted: ReplicaFetchRequest) -> ReplicaFetchResult:
-        response = await self.replica_fetch.handle(wanted)
+    async def one(self, request: ReplicaFetchRequest) -> ReplicaFetchResult:
+        response = await self.replica_fetch.handle(request)
         assert response.error is None
         (result,) = response.results
         return result
@@ -131,7 +131,7 @@ async def test_a_follower_waits_for_min_bytes_too() -> None:
 
 async def test_a_fetch_commits_everything_below_its_offset_before_it_waits() -> None:
     leader = Leader()
-    partition = await leader.replicas.lead(wanted=state(isr=(1, 2)))
+    partition = await leader.replicas.lead(new_state=state(isr=(1, 2)))
     append(partition)
     asked = leader.asked(request(ask_for(partition, 1)))
     await until_idle()

@@ -12,6 +12,7 @@ from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,
+    Identity,
     stored_identity,
 )
 from tidelog_broker.storage.directory_lock import hold_lock
@@ -45,6 +46,43 @@ def registered_at(machine: Machine, broker_epoch: int) -> DataDirectory:
     directory = machine.start()
     directory.registered(broker_epoch)
     return directory
+
+
+# -- releases -----------------------------------------------------------------------------
+
+
+def test_a_directory_of_a_later_level_is_rejected_and_stays_as_it_is() -> None:
+    machine = Machine()
+    registered_at(machine, 7).note_level(2)
+    before = machine.disk.read_file(FILE)
+    with pytest.raises(DataDirectoryError, match=r"at feature level 2.*too old") as raised:
+        machine.start()
+    assert raised.value.cause is RejectionCause.VERSION
+    assert machine.disk.read_file(FILE) == before
+
+
+def test_a_directory_keeps_the_highest_level_at_which_its_broker_ran() -> None:
+    directory = registered_at(Machine(), 7)
+    directory.note_level(2)
+    directory.note_level(1)
+    assert directory.identity.feature_level == 2
+
+
+def test_a_file_of_a_later_form_is_not_reported_as_damaged() -> None:
+    machine = Machine()
+    machine.start()
+    later = b"tidelog broker 2 00000000\n{}\n"
+    machine.disk.write_atomically(FILE, later, sync=True)
+    with pytest.raises(
+        DataDirectoryError, match=r"has version 2 of its form.*later release"
+    ) as raised:
+        machine.start()
+    assert raised.value.cause is RejectionCause.VERSION
+    assert machine.disk.read_file(FILE) == later
+
+
+def test_a_file_without_a_level_is_of_the_first_one() -> None:
+    assert Identity.from_json({"broker_id": 1, "node_uuid": "u"}).feature_level == 1
 
 
 # -- identity ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import PurePath
 
-from simulation.disk import refusal
+from simulation.disk import os_error
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.log_errors import LogError
@@ -243,7 +243,7 @@ class BadSpot(MemoryDisk):
     def check_sync(self) -> None:
         if self.fail_next:
             self.fail_next = False
-            raise refusal(errno.EIO)
+            raise os_error(errno.EIO)
 
 
 async def test_logs_of_one_thread_fail_each_by_itself() -> None:

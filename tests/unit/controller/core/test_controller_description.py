@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import ControllerState, PartitionMoveState, StateRequest
+from tidelog.inspection.state_reports import ControllerState, PartitionMoveState, StateRequest
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import MAX_PENDING_NAMED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.state_reports import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_controller.state.events import ReplicasDescribed

@@ -92,7 +92,7 @@ async def admin() -> AsyncIterator[tuple[FakeAdmin, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("call", "request_", "wanted"),
+    ("call", "request_", "operation"),
     [
         (
             "Reassign",
@@ -133,13 +133,13 @@ async def admin() -> AsyncIterator[tuple[FakeAdmin, Any]]:
     ],
 )
 async def test_a_request_for_an_operation_reaches_the_controller_and_its_plan_the_client(
-    admin: tuple[FakeAdmin, Any], call: str, request_: Any, wanted: RequestedOperation
+    admin: tuple[FakeAdmin, Any], call: str, request_: Any, operation: RequestedOperation
 ) -> None:
     fake, stub = admin
     fake.answer = OperationAnswer(None, PLAN)
     request_.expected_plan = "d0"
     answer = await getattr(stub, call)(request_)
-    assert fake.requests == [BeginOperation(0, wanted, "op", dry_run=True, expected_plan="d0")]
+    assert fake.requests == [BeginOperation(0, operation, "op", dry_run=True, expected_plan="d0")]
     assert not answer.HasField("operation")
     assert answer.plan.digest == "d1"
     assert list(answer.plan.moves) == [
@@ -216,12 +216,12 @@ async def test_operations_are_listed_by_state_and_kind_in_pages(
     assert answer.next_page_token == "9"
 
 
-@pytest.mark.parametrize("asked", [{"states": [0]}, {"states": [1, 77]}, {"kinds": [77]}])
+@pytest.mark.parametrize("filters", [{"states": [0]}, {"states": [1, 77]}, {"kinds": [77]}])
 async def test_an_unknown_filter_is_not_read_as_no_filter(
-    admin: tuple[FakeAdmin, Any], asked: dict[str, Any]
+    admin: tuple[FakeAdmin, Any], filters: dict[str, Any]
 ) -> None:
     fake, stub = admin
-    answer = await stub.ListOperations(pb.ListOperationsRequest(**asked))
+    answer = await stub.ListOperations(pb.ListOperationsRequest(**filters))
     assert answer.error.code == errors_pb2.ERROR_CODE_INVALID_REQUEST
     assert "it knows [1, 2" in answer.error.message
     assert fake.requests == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.inspection.model import BrokerBacklog
+from tidelog.inspection.state_reports import BrokerBacklog
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.metrics.cluster_metrics import (
     ClusterMetrics,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidelog.inspection.gateway_reports import AnnouncedGateway
-from tidelog.inspection.model import BrokerBacklog
+from tidelog.inspection.state_reports import BrokerBacklog
 from tidelog.model import TopicPartition
 from tidelog_controller.metrics.controller_metrics import PARTITIONS_PER_TURN, ControllerCollector
 from tidelog_controller.state.context import Context

@@ -62,10 +62,10 @@ def partition(
 def step(
     state: LeaderAndIsr,
     brokers: dict[int, LiveBroker] = ALL,
-    wanted: RequestedMove | None = None,
+    requested: RequestedMove | None = None,
     config: TopicConfig | None = None,
 ) -> LeaderAndIsr | None:
-    return next_move_step(state, brokers, 4, wanted, (config or TopicConfig()).min_isr)
+    return next_move_step(state, brokers, 4, requested, (config or TopicConfig()).min_isr)
 
 
 def want(*target: int, cancelled: bool = False, operation: str = "op") -> RequestedMove:
@@ -80,49 +80,49 @@ CANCEL = want(4, 5, 6, cancelled=True)
 
 @pytest.mark.rule("reassignment-of-replicas")
 def test_activation_appends_the_target_brokers_to_the_original_replicas() -> None:
-    new = step(partition(1, 2, 3), wanted=want(4, 2, 5))
+    new = step(partition(1, 2, 3), requested=want(4, 2, 5))
     assert new is not None
     assert (new.replicas, new.moving) == ((1, 2, 3, 4, 5), Moving("op", (1, 2, 3), (4, 2, 5)))
 
 
 def test_activation_leaves_leader_epoch_and_isr_as_they_are() -> None:
     old = partition(1, 3)
-    new = step(old, wanted=want(4, 5, 6))
+    new = step(old, requested=want(4, 5, 6))
     assert new == replace(old, replicas=(1, 2, 3, 4, 5, 6), moving=TO_456)
 
 
 def test_no_move_begins_while_no_leader_serves() -> None:
     wanted = want(4, 5, 6)
-    assert step(partition(1, 2, leader=NO_LEADER), wanted=wanted) is None
+    assert step(partition(1, 2, leader=NO_LEADER), requested=wanted) is None
     assert step(partition(1, 2), live(2, 3, 4, 5, 6), wanted) is None
     assert step(partition(1, 2), live(*BROKERS, stopping=(1,)), wanted) is None
 
 
 def test_a_move_to_the_current_replicas_begins_nothing() -> None:
-    assert step(partition(1, 2, 3), wanted=want(1, 2, 3)) is None
+    assert step(partition(1, 2, 3), requested=want(1, 2, 3)) is None
 
 
 def test_another_order_of_the_same_replicas_is_a_move() -> None:
-    begun = step(partition(1, 2, 3), wanted=want(3, 1, 2))
+    begun = step(partition(1, 2, 3), requested=want(3, 1, 2))
     assert begun is not None
-    done = step(begun, wanted=want(3, 1, 2))
+    done = step(begun, requested=want(3, 1, 2))
     assert done is not None
     assert (done.replicas, done.leader, done.moving) == ((3, 1, 2), 1, None)
 
 
 def test_a_move_cancelled_before_it_began_does_not_begin() -> None:
-    assert step(partition(1, 2, 3), wanted=CANCEL) is None
+    assert step(partition(1, 2, 3), requested=CANCEL) is None
 
 
 def test_an_empty_or_repeating_target_begins_nothing() -> None:
-    assert step(partition(1, 2, 3), wanted=want()) is None
-    assert step(partition(1, 2, 3), wanted=want(4, 4, 5)) is None
+    assert step(partition(1, 2, 3), requested=want()) is None
+    assert step(partition(1, 2, 3), requested=want(4, 4, 5)) is None
 
 
 def test_the_next_move_begins_when_the_previous_one_has_ended() -> None:
     wanted = want(2, 3, 5, operation="next")
-    assert step(partition(1, 2, 3, moving=TO_456), wanted=wanted) is None
-    assert step(partition(1, 2, 3), wanted=wanted) is not None
+    assert step(partition(1, 2, 3, moving=TO_456), requested=wanted) is None
+    assert step(partition(1, 2, 3), requested=wanted) is not None
 
 
 # -- the switch ---------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_if_the_leader_is_removed_the_first_target_replica_leads() -> None:
 
 def test_a_move_continues_after_its_operation_is_gone() -> None:
     ready = partition(1, 4, 5, 6, moving=TO_456)
-    assert step(ready, wanted=None) == step(ready, wanted=want(4, 5, 6))
+    assert step(ready, requested=None) == step(ready, requested=want(4, 5, 6))
 
 
 # -- cancellation -------------------------------------------------------------------------
@@ -170,33 +170,33 @@ def test_a_move_continues_after_its_operation_is_gone() -> None:
 
 @pytest.mark.rule("cancelled-move-restores-replicas")
 def test_a_cancellation_leaves_the_original_replicas_alone_in_a_new_epoch() -> None:
-    new = step(partition(1, 2, 4, moving=TO_456), wanted=CANCEL)
+    new = step(partition(1, 2, 4, moving=TO_456), requested=CANCEL)
     assert new is not None
     assert (new.replicas, new.isr, new.moving) == ((1, 2, 3), members(1, 2), None)
     assert (new.leader, new.leader_epoch) == (1, EPOCH + 1)
 
 
 def test_a_cancellation_elects_where_the_leader_was_added() -> None:
-    new = step(partition(2, 3, 4, moving=TO_456, leader=4), wanted=CANCEL)
+    new = step(partition(2, 3, 4, moving=TO_456, leader=4), requested=CANCEL)
     assert new is not None
     assert new.leader == 2
 
 
 def test_a_cancellation_waits_while_no_original_replica_is_in_sync() -> None:
     state = partition(4, 5, moving=TO_456, leader=4)
-    assert step(state, wanted=CANCEL) is None
+    assert step(state, requested=CANCEL) is None
     assert missing_for_cancellation(state, ALL, 2) == (1, 2, 3)
 
 
 @pytest.mark.rule("cancelled-move-restores-replicas")
 def test_a_cancellation_waits_while_it_would_leave_fewer_copies_than_min_isr() -> None:
     state = partition(1, 4, moving=TO_456)
-    assert step(state, wanted=CANCEL) is None
+    assert step(state, requested=CANCEL) is None
     assert missing_for_cancellation(state, ALL, 2) == (2, 3)
 
 
 def test_below_min_isr_a_cancellation_that_removes_no_member_does_not_wait() -> None:
-    new = step(partition(1, moving=TO_456, eligible=(2, 4)), wanted=CANCEL)
+    new = step(partition(1, moving=TO_456, eligible=(2, 4)), requested=CANCEL)
     assert new is not None
     assert (new.isr, new.eligible) == (members(1), members(2))
 
@@ -213,7 +213,7 @@ def test_a_cancellation_does_not_count_members_that_are_gone() -> None:
 
 
 def test_a_cancellation_takes_precedence_over_a_possible_switch() -> None:
-    new = step(partition(1, 2, 3, 4, 5, 6, moving=TO_456), wanted=CANCEL)
+    new = step(partition(1, 2, 3, 4, 5, 6, moving=TO_456), requested=CANCEL)
     assert new is not None
     assert new.replicas == (1, 2, 3)
 
@@ -221,18 +221,18 @@ def test_a_cancellation_takes_precedence_over_a_possible_switch() -> None:
 def test_only_a_move_of_the_cancelled_operation_is_cancelled() -> None:
     other = want(4, 5, 6, cancelled=True, operation="other")
     assert not is_cancelled(TO_456, other)
-    assert step(partition(1, 2, 4, moving=TO_456), wanted=other) is None
+    assert step(partition(1, 2, 4, moving=TO_456), requested=other) is None
 
 
 # -- min ISR ------------------------------------------------------------------------------
 
 
 def test_min_isr_is_limited_by_the_smaller_side_while_moving_and_then_by_the_target() -> None:
-    begun = step(partition(1, 2, 3), wanted=want(4))
+    begun = step(partition(1, 2, 3), requested=want(4))
     assert begun is not None
     assert begun.min_isr == 1
     more = replace(begun, replicas=(4,), isr=members(4), leader=4, moving=None)
-    raised = step(more, wanted=want(4, 5, 6))
+    raised = step(more, requested=want(4, 5, 6))
     assert raised is not None
     assert raised.min_isr == 1
     done = step(replace(raised, isr=members(4, 5, 6)))
@@ -243,8 +243,8 @@ def test_min_isr_is_limited_by_the_smaller_side_while_moving_and_then_by_the_tar
 def test_after_a_cancellation_min_isr_is_limited_by_the_original_replicas() -> None:
     moving = Moving("op", (1, 2, 3), (4,))
     cancel = want(4, cancelled=True)
-    assert step(partition(1, 4, moving=moving, min_isr=1), wanted=cancel) is None
-    new = step(partition(1, 2, 4, moving=moving, min_isr=1), wanted=cancel)
+    assert step(partition(1, 4, moving=moving, min_isr=1), requested=cancel) is None
+    new = step(partition(1, 2, 4, moving=moving, min_isr=1), requested=cancel)
     assert new is not None
     assert new.min_isr == 2
 
@@ -325,10 +325,10 @@ CONFIGS = st.builds(TopicConfig, min_insync_replicas=st.none() | st.integers(1, 
 def test_every_step_keeps_the_invariants(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: RequestedMove | None,
+    requested: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
-    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    new = next_move_step(state, live, 4, requested, config.min_isr)
     if new is None:
         return
     assert new != state
@@ -346,11 +346,11 @@ def test_every_step_keeps_the_invariants(
 def test_no_step_adds_a_member_to_isr_or_eligible_set(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: RequestedMove | None,
+    requested: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
     """Therefore each broker that may lead afterwards has all that was committed before."""
-    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    new = next_move_step(state, live, 4, requested, config.min_isr)
     if new is None:
         return
     assert set(new.isr) <= set(state.isr)
@@ -361,10 +361,10 @@ def test_no_step_adds_a_member_to_isr_or_eligible_set(
 def test_the_replicas_are_both_sides_of_the_move_or_one_of_them(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: RequestedMove | None,
+    requested: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
-    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    new = next_move_step(state, live, 4, requested, config.min_isr)
     if new is None:
         return
     if state.moving is None:
@@ -385,10 +385,10 @@ def test_the_replicas_are_both_sides_of_the_move_or_one_of_them(
 def test_the_end_of_a_move_leaves_enough_copies_and_a_leader_that_serves(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: RequestedMove | None,
+    requested: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
-    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    new = next_move_step(state, live, 4, requested, config.min_isr)
     if new is None or state.moving is None or new.moving is not None:
         return
     assert (new.leader_epoch, new.controller_epoch) == (state.leader_epoch + 1, 4)
@@ -396,7 +396,7 @@ def test_the_end_of_a_move_leaves_enough_copies_and_a_leader_that_serves(
     assert new.leader_broker_epoch == live[new.leader].broker_epoch
     in_sync = [m for m in new.isr if m.broker_id in live]
     here = [m for m in in_sync if live[m.broker_id].broker_epoch == m.broker_epoch]
-    if is_cancelled(state.moving, wanted):
+    if is_cancelled(state.moving, requested):
         assert new.replicas == state.moving.original
         assert len(here) >= min(new.min_isr, len(state.isr), len(new.replicas))
     else:
@@ -409,10 +409,10 @@ def test_the_end_of_a_move_leaves_enough_copies_and_a_leader_that_serves(
 def test_the_leader_epoch_grows_with_the_end_of_a_move_and_never_otherwise(
     state: LeaderAndIsr,
     live: dict[int, LiveBroker],
-    wanted: RequestedMove | None,
+    requested: RequestedMove | None,
     config: TopicConfig,
 ) -> None:
-    new = next_move_step(state, live, 4, wanted, config.min_isr)
+    new = next_move_step(state, live, 4, requested, config.min_isr)
     if new is None:
         return
     ended = state.moving is not None and new.moving is None
@@ -421,7 +421,7 @@ def test_the_leader_epoch_grows_with_the_end_of_a_move_and_never_otherwise(
 
 @given(states(), target_moves(), CONFIGS)
 def test_with_all_replicas_in_sync_a_move_completes_and_its_result_is_stable(
-    state: LeaderAndIsr, wanted: RequestedMove | None, config: TopicConfig
+    state: LeaderAndIsr, requested: RequestedMove | None, config: TopicConfig
 ) -> None:
     """At most two moves: the one that was begun, and the target."""
     assume(state.leader != NO_LEADER)
@@ -432,11 +432,11 @@ def test_with_all_replicas_in_sync_a_move_completes_and_its_result_is_stable(
 
     state = all_in_sync(state)
     for _ in range(5):
-        new = next_move_step(state, here, 4, wanted, config.min_isr)
+        new = next_move_step(state, here, 4, requested, config.min_isr)
         if new is None:
             break
         state = all_in_sync(new)
-    assert next_move_step(state, here, 4, wanted, config.min_isr) is None
+    assert next_move_step(state, here, 4, requested, config.min_isr) is None
     assert state.moving is None
-    if wanted is not None and not wanted.cancelled:
-        assert state.replicas == wanted.target
+    if requested is not None and not requested.cancelled:
+        assert state.replicas == requested.target

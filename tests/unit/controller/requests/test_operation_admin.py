@@ -224,7 +224,7 @@ def test_a_partition_in_a_requested_operation_is_busy_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "code"),
+    ("operation", "code"),
     [
         (Reassignment(()), ErrorCode.INVALID_REQUEST),
         (by_hand((0, (4, 1)), (0, (4, 2))), ErrorCode.INVALID_REQUEST),
@@ -255,11 +255,11 @@ def test_a_partition_in_a_requested_operation_is_busy_too() -> None:
     ],
 )
 def test_an_invalid_operation_is_rejected_and_leaves_nothing(
-    wanted: object, code: ErrorCode
+    operation: object, code: ErrorCode
 ) -> None:
     driver = with_topic()
     before = dict(driver.store.items)
-    request = driver.begin_operation(wanted, "op")  # type: ignore[arg-type]
+    request = driver.begin_operation(operation, "op")  # type: ignore[arg-type]
     assert code_of(driver, request) is code
     assert driver.store.items == before
 

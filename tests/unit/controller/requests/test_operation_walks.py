@@ -147,8 +147,8 @@ class Walk:
 
     # Possible events.
 
-    def ask(self, wanted: RequestedOperation = WANTED[0]) -> int:
-        request = self.driver.begin_operation(wanted, "op")
+    def ask(self, operation: RequestedOperation = WANTED[0]) -> int:
+        request = self.driver.begin_operation(operation, "op")
         self.asked.append(request)
         self.waiting.append(request)
         return request
@@ -273,7 +273,7 @@ class Walk:
 
 EVENTS: tuple[Callable[[Walk], object], ...] = (
     Walk.ask,
-    *(lambda walk, wanted=wanted: walk.ask(wanted) for wanted in WANTED),
+    *(lambda walk, operation=operation: walk.ask(operation) for operation in WANTED),
     Walk.elect_another_controller,
     Walk.elect_another_controller,
     Walk.give_up_requests,
@@ -304,15 +304,17 @@ def _a_chunk_is_a_move() -> Iterator[None]:
 @pytest.mark.rule("operation-key-commits-plan")
 @pytest.mark.timeout(240)
 @settings(max_examples=100, derandomize=True)
-@given(wanted=st.sampled_from(WANTED), fates=FATES, steps=st.lists(STEPS, min_size=3, max_size=12))
+@given(
+    operation=st.sampled_from(WANTED), fates=FATES, steps=st.lists(STEPS, min_size=3, max_size=12)
+)
 def test_one_complete_plan_is_carried_out_and_it_is_the_one_answered(
-    wanted: RequestedOperation,
+    operation: RequestedOperation,
     fates: Fates,
     steps: Sequence[tuple[Callable[[Walk], object], Fates]],
 ) -> None:
     walk = Walk()
     walk.driver.expect(fates)
-    walk.ask(wanted)
+    walk.ask(operation)
     for event, next_fates in steps:
         walk.driver.expect(next_fates)
         event(walk)

@@ -28,11 +28,13 @@ from unit.controller.operated import (
 )
 
 
-def held_back(wanted: RequestedOperation, *, partitions: int = 12, dry_run: bool = False) -> Driver:
+def held_back(
+    operation: RequestedOperation, *, partitions: int = 12, dry_run: bool = False
+) -> Driver:
     """The operation `op`, whose plan is being made; its request has the number 2."""
     driver = with_topic(partitions)
     driver.hold_plans = True
-    driver.begin_operation(wanted, "op", dry_run=dry_run)
+    driver.begin_operation(operation, "op", dry_run=dry_run)
     return driver
 
 

@@ -133,13 +133,15 @@ def test_a_new_controller_knows_what_to_revert() -> None:
     assert factor(driver) == 2
 
 
-@pytest.mark.parametrize("wanted", [OtherFactor(("t",), 3), RemovedBrokers((1,))])
-def test_previous_marks_are_encoded_in_the_store(wanted: object) -> None:
+@pytest.mark.parametrize("operation", [OtherFactor(("t",), 3), RemovedBrokers((1,))])
+def test_previous_marks_are_encoded_in_the_store(operation: object) -> None:
     driver = with_topic()
-    driver.begin_operation(wanted, "op")  # type: ignore[arg-type]
+    driver.begin_operation(operation, "op")  # type: ignore[arg-type]
     entry = decode_operation(driver.store.items[KEYS.operation("op")].value)
     topic_id = decode_topic(driver.store.items[KEYS.topic("t")].value).topic_id
-    factors = ((("t", topic_id, 2),), ()) if isinstance(wanted, OtherFactor) else ((), ((1, ""),))
+    factors = (
+        ((("t", topic_id, 2),), ()) if isinstance(operation, OtherFactor) else ((), ((1, ""),))
+    )
     assert (entry.factors_before, entry.marks_before) == factors
 
 
@@ -232,17 +234,17 @@ def test_a_restored_factor_is_announced_and_published_with_the_cancellation() ->
 
 
 @pytest.mark.parametrize(
-    ("wanted", "goes_back"),
+    ("operation", "goes_back"),
     [
         (RemovedBrokers((1,)), "broker 1 is not marked as removed any more"),
         (AddedBrokers((4,)), "broker 4 is not marked as added any more"),
     ],
 )
 def test_restored_marks_are_announced_and_published_with_the_cancellation(
-    wanted: RemovedBrokers | AddedBrokers, goes_back: str
+    operation: RemovedBrokers | AddedBrokers, goes_back: str
 ) -> None:
     driver = with_topic(12)
-    driver.begin_operation(wanted, "op")
+    driver.begin_operation(operation, "op")
     shown = driver.cancel_operation("op", dry_run=True)
     assert warnings_of(driver, shown) == (f"besides the moves, {goes_back}",)
     driver.cancel_operation("op")

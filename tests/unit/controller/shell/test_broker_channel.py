@@ -95,7 +95,7 @@ async def test_a_listening_port_accepts() -> None:
 
 
 @pytest.mark.rule("refused-connection-is-a-crash")
-async def test_a_port_without_a_process_refuses() -> None:
+async def test_a_port_without_a_process_refuses_connections() -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]

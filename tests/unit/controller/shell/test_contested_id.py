@@ -10,7 +10,7 @@ import pytest
 
 from doubles.memory_store import MemoryStore
 from tidelog.inspection.controller_reports import WaitingController
-from tidelog.inspection.model import ControllerState, StateRequest
+from tidelog.inspection.state_reports import ControllerState, StateRequest
 from tidelog.state_changes.event import Kind
 from tidelog_controller.shell import controller_registration
 from tidelog_runtime.clock import SystemClock
@@ -77,8 +77,8 @@ async def test_the_second_process_waits_and_a_healthy_standby_is_unaffected(
 
     # The standby takes over: the waiting process does not take part in the election.
     await first.stop()
-    await until(lambda: standby.service.is_active or second.service.is_active)
-    assert standby.service.is_active
+    await until(lambda: standby.service.term is not None or second.service.term is not None)
+    assert standby.service.term is not None
     await until(lambda: second.service.may_write)
     await until(lambda: not standby.service.described_waiting())
     assert await registered_address(store, 1) == OTHER
@@ -95,7 +95,7 @@ async def test_a_second_process_that_stops_is_no_longer_reported(store: MemorySt
     await second.stop()
     await until(lambda: not first.service.described_waiting())
     assert await registered_address(store, 1) == "127.0.0.1:7401"
-    assert first.service.is_active
+    assert first.service.term is not None
     await first.stop()
 
 
@@ -107,7 +107,7 @@ async def test_a_second_process_waits_silently_for_the_lease_of_one_that_has_end
     await store.transact(Transaction([], [put]))
     process = ControllerProcess(1, store, FakeNetwork())
     await lease.revoke()
-    await until(lambda: process.service.is_active)
+    await until(lambda: process.service.term is not None)
     assert process.logs.named("controller_id_taken") == []
     await process.stop()
 

@@ -11,17 +11,19 @@ from doubles.memory_store import MemoryStore
 from tidelog_controller.shell.controller_election import ControllerElection, Leadership
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.cluster_id import UnsupportedLevelError
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.schema import ControllerEntry
+from tidelog_runtime.metadata.schema import ClusterEntry, ControllerEntry, encode
+from tidelog_runtime.metadata.store import Put, Transaction
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 KEYS = Keys("test")
 TURNS = 50
 
 
-def candidates(count: int) -> list[asyncio.Task[Leadership]]:
+def candidates(count: int, data: MemoryData | None = None) -> list[asyncio.Task[Leadership]]:
     """All candidates have read that there is no controller before any of them writes."""
-    data = MemoryData()
+    data = data or MemoryData()
     return [
         asyncio.create_task(
             ControllerElection(
@@ -58,3 +60,17 @@ async def test_every_controller_term_has_an_epoch_and_a_key_of_its_own() -> None
     both = await elected(standing)
     assert sorted(held.identity.controller_epoch for held in both) == [1, 2]
     assert len({held.identity.key_revision for held in both}) == 2
+
+
+@pytest.mark.rule("registered-process-supports-level")
+async def test_a_standby_is_not_elected_at_a_level_that_was_raised_meanwhile() -> None:
+    """It has stood for election since the level was one that it supports."""
+    data = MemoryData()
+    store = MemoryStore(SystemClock(), data)
+    await store.transact(Transaction([], [Put(KEYS.cluster, encode(ClusterEntry("c-1", 1)))]))
+    active, standby = candidates(2, data)
+    (first,) = await elected([active, standby])
+    await store.transact(Transaction([], [Put(KEYS.cluster, encode(ClusterEntry("c-1", 2)))]))
+    await first.lease.revoke()
+    with pytest.raises(UnsupportedLevelError, match="feature level 2"):
+        await (standby if active.done() else active)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.inspection.model import MissingController, RegisteredController
+from tidelog.inspection.state_reports import MissingController, RegisteredController
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.state.crash_series import MAX_CRASH_GAP_MS

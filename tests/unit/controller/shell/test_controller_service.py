@@ -9,8 +9,8 @@ import pytest
 
 from doubles.memory_store import MemoryStore
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import StateRequest
 from tidelog.inspection.resource_pressures import ControllerPressure
+from tidelog.inspection.state_reports import StateRequest
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.core import controller_description
 from tidelog_controller.requests import operation_admin
@@ -126,7 +126,7 @@ class World:
         assert held is not None
         return decode_leader_and_isr(held.value)
 
-    def reign_lease(self) -> Lease:
+    def controller_lease(self) -> Lease:
         """The lease that holds the key of the active controller."""
         return next(lease for lease in self.store.leases if lease.id == self.store.reign_lease_id)
 
@@ -152,7 +152,7 @@ def create(partitions: int = 3, factor: int = 3) -> CreateTopic:
 async def with_topic(world: World) -> ControllerProcess:
     await register(world.store, 1, 2, 3)
     controller = world.start_controller(1)
-    await until(lambda: controller.service.is_active)
+    await until(lambda: controller.service.term is not None)
     reply = await controller.service.submit(create())
     assert reply.error is None
     return controller
@@ -160,7 +160,7 @@ async def with_topic(world: World) -> ControllerProcess:
 
 async def test_one_of_two_controllers_is_active_and_the_other_names_it(world: World) -> None:
     first = world.start_controller(1)
-    await until(lambda: first.service.is_active)
+    await until(lambda: first.service.term is not None)
     second = world.start_controller(2)
     replies: list[AdminReply] = []
 
@@ -172,7 +172,7 @@ async def test_one_of_two_controllers_is_active_and_the_other_names_it(world: Wo
     await asyncio.wait_for(ask(), 5)
     assert replies[-1].error is not None
     assert replies[-1].error.code is ErrorCode.NOT_CONTROLLER
-    assert not second.service.is_active
+    assert second.service.term is None
 
 
 async def test_every_controller_lists_all_controllers(world: World) -> None:
@@ -188,7 +188,7 @@ async def test_every_controller_lists_all_controllers(world: World) -> None:
     async with asyncio.timeout(5):
         while await listed() != [[1, 2, 3]] * 3:  # noqa: ASYNC110 - a store reports, no event
             await asyncio.sleep(0.002)
-    assert sum(service.is_active for service in services) == 1
+    assert sum(service.term is not None for service in services) == 1
 
 
 async def test_other_tasks_run_while_partitions_are_described_at_one_revision(
@@ -237,7 +237,7 @@ async def test_a_controller_without_memory_ends_and_logs_the_reason(world: World
     second = world.start_controller(2)
     await until(lambda: len(first.published(Kind.CONTROLLER_JOINED)) == 2)
     world.store.has_no_memory = True
-    await world.reign_lease().revoke()
+    await world.controller_lease().revoke()
     with pytest.raises(MemoryError):
         await asyncio.wait_for(first.task, 5)
     assert freed
@@ -271,7 +271,7 @@ async def test_a_controller_reports_its_own_pressures_and_those_of_others(world:
 
 async def test_a_registration_outlives_a_controller_term(world: World) -> None:
     controller = await with_topic(world)
-    await world.reign_lease().revoke()
+    await world.controller_lease().revoke()
     await until(lambda: len(controller.published(Kind.CONTROLLER_ELECTED)) == 2)
     assert not controller.published(Kind.CONTROLLER_LEFT)
     assert await world.store.get(KEYS.controller_process(1)) is not None
@@ -279,11 +279,11 @@ async def test_a_registration_outlives_a_controller_term(world: World) -> None:
 
 async def test_a_lost_registration_is_written_again(world: World) -> None:
     controller = await with_topic(world)
-    (own,) = [lease for lease in world.store.leases if lease is not world.reign_lease()]
+    (own,) = [lease for lease in world.store.leases if lease is not world.controller_lease()]
     await own.revoke()
     await until(lambda: bool(controller.published(Kind.CONTROLLER_LEFT)))
     await until(lambda: bool(controller.published(Kind.CONTROLLER_JOINED)))
-    assert controller.service.is_active
+    assert controller.service.term is not None
 
 
 async def test_a_topic_is_created_and_deleted_from_end_to_end(world: World) -> None:
@@ -337,7 +337,7 @@ async def test_a_plan_that_fails_by_a_bug_is_answered_and_the_controller_stays_a
     error = (await controller.service.submit(wanted)).error
     assert error is not None
     assert (error.code, "fits nowhere else" in error.message) == (ErrorCode.INTERNAL, True)
-    assert controller.service.is_active
+    assert controller.service.term is not None
 
 
 async def test_a_controller_that_stops_is_replaced_at_once(world: World) -> None:
@@ -345,7 +345,7 @@ async def test_a_controller_that_stops_is_replaced_at_once(world: World) -> None
     second = world.start_controller(2)
     await first.stop()
     # Well within the lease, since the lease was revoked.
-    await asyncio.wait_for(until(lambda: second.service.is_active), 1)
+    await asyncio.wait_for(until(lambda: second.service.term is not None), 1)
     assert await world.active_id() == 2
     (elected,) = second.published(Kind.CONTROLLER_ELECTED)
     assert elected.controller_epoch == 2
@@ -365,7 +365,7 @@ async def test_a_controller_that_loses_its_lease_steps_down_and_is_a_candidate_a
     world: World,
 ) -> None:
     controller = await with_topic(world)
-    await world.reign_lease().revoke()
+    await world.controller_lease().revoke()
     await until(lambda: bool(controller.published(Kind.CONTROLLER_STEPPED_DOWN)))
     await until(lambda: len(controller.published(Kind.CONTROLLER_ELECTED)) == 2)
     assert all(control.closed for _, control in world.network.connections[:3])
@@ -383,7 +383,7 @@ async def test_a_pending_request_is_answered_when_the_controller_is_deposed(worl
     world.network.dead.add(broker_address(2))
     waiting = asyncio.create_task(controller.service.submit(DeleteTopic(0, "t", "", 60_000)))
     await until(lambda: any("StopReplica" in repr(c) for _, c in world.network.commands))
-    await world.reign_lease().revoke()
+    await world.controller_lease().revoke()
     reply = await asyncio.wait_for(waiting, 5)
     assert reply.error is not None
     assert (reply.error.code, reply.error.outcome_unknown) == (ErrorCode.NOT_CONTROLLER, True)
@@ -419,7 +419,7 @@ async def test_an_unreachable_store_is_logged_once_and_again_when_it_is_back(
     await until(lambda: bool(controller.published(Kind.STORE_LOST)))
     await asyncio.sleep(0.02)  # several attempts
     world.store.cut_off = False
-    await until(lambda: controller.service.is_active)
+    await until(lambda: controller.service.term is not None)
     assert len(controller.published(Kind.STORE_LOST)) == 1
     assert len(controller.published(Kind.STORE_BACK)) == 1
 

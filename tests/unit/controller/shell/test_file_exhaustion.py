@@ -97,11 +97,11 @@ async def test_the_standby_becomes_active_and_the_previous_controller_stands_by(
     await until(lambda: bool(first.published(Kind.CONTROLLER_LOADED)))
     first.service.own_pressures = lambda: (NONE_LEFT,)
     second = ControllerProcess(2, store, network)
-    await until(lambda: second.service.is_active)
+    await until(lambda: second.service.term is not None)
     (down,) = first.published(Kind.CONTROLLER_STEPPED_DOWN)
     assert down.cause is Cause.NO_OPEN_FILES
     assert "controller 2 can take over" in str(down.details["reason"])
-    assert not first.service.is_active
+    assert first.service.term is None
     assert await store.get(KEYS.controller_process(1)) is not None
     await second.stop()
     await first.stop()

@@ -175,21 +175,6 @@ def test_an_old_deposition_does_not_lengthen_the_wait() -> None:
     assert lengths == [FIRST_COOLDOWN_MS, FIRST_COOLDOWN_MS]
 
 
-def test_a_deposition_is_forgotten_when_it_no_longer_counts() -> None:
-    reports = Reports()
-    unreachable = reports.unreachable
-    rests_of(reports, [2_000])
-    unreachable.advance(3_000)
-    unreachable.deposed(TopicPartition("t", 1))
-    rests_of(reports, [4_000])
-    unreachable.advance(3_000 + MEMORY_MS - 1)
-    assert unreachable.depositions == 2
-    unreachable.advance(3_000 + MEMORY_MS)
-    assert unreachable.depositions == 1
-    unreachable.advance(4_000 + MEMORY_MS)
-    assert unreachable.depositions == 0
-
-
 def test_other_partitions_do_not_wait() -> None:
     reports = Reports()
     reports.take(report(2, 1))

@@ -17,7 +17,8 @@ from tidelog.inspection.controller_reports import (
 from tidelog.inspection.explain import Listening, Observation, SilentService, explain
 from tidelog.inspection.explain.observation import ReadClock, SilentGateway
 from tidelog.inspection.gateway_reports import AnnouncedGateway
-from tidelog.inspection.model import (
+from tidelog.inspection.resource_pressures import BrokerPressure, ControllerPressure
+from tidelog.inspection.state_reports import (
     BrokerBacklog,
     BrokerState,
     ControllerState,
@@ -39,7 +40,6 @@ from tidelog.inspection.model import (
     StoreHealth,
     WaitingDeletion,
 )
-from tidelog.inspection.resource_pressures import BrokerPressure, ControllerPressure
 from tidelog.model import TopicPartition
 
 NOW_MS = 1_700_000_000_000
@@ -58,6 +58,9 @@ class DescribedCluster:
     silent: list[SilentService] = field(default_factory=list)
     departures: list[Departure] = field(default_factory=list)
     started_at_ms: dict[int, int] = field(default_factory=dict)
+    versions: dict[int, str] = field(default_factory=dict)
+    feature_level: int = 1
+    raisable_level: int = 1
     pressures: list[BrokerPressure] = field(default_factory=list)
     controller_pressures: list[ControllerPressure] = field(default_factory=list)
     missing_controllers: list[MissingController] = field(default_factory=list)
@@ -226,7 +229,7 @@ class DescribedCluster:
                 "broker",
                 broker_id,
                 address(broker_id),
-                "0.1.0",
+                self.versions.get(broker_id, "0.1.0"),
                 self.started_at_ms.get(broker_id, 1),
                 NOW_MS,
                 self.stores.get(f"broker-{broker_id}", WELL),
@@ -295,6 +298,8 @@ class DescribedCluster:
                 connections=tuple(self.connections),
                 controller_pressures=tuple(self.controller_pressures),
                 waiting_controllers=tuple(self.waiting_controllers),
+                feature_level=self.feature_level,
+                raisable_level=self.raisable_level,
             )
         return ServiceState(
             "controller",
@@ -312,7 +317,9 @@ class DescribedCluster:
         for broker_id in broker_ids:
             del self.replicas[at(name), broker_id]
 
-    def refuses(self, name: str, broker_id: int, problem: str, for_ms: int = 13_000) -> None:
+    def rejects_fetches(
+        self, name: str, broker_id: int, problem: str, for_ms: int = 13_000
+    ) -> None:
         """The leader answers the fetches of a follower with an error."""
         leader = self.keys[at(name)].leader
         follower = FollowerState(leader, 20, problem, for_ms, answered=True)

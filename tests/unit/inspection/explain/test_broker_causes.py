@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     FollowerState,
 )
 from unit.inspection.explain.described import (
@@ -144,7 +144,7 @@ def test_a_slow_replica_fetches_and_lacks_records(cluster: DescribedCluster) -> 
     cluster.seen("sea/0", 2, log_end_offset=40, lag_records=60, lag_bytes=6_000, lag_ms=12_000)
     slow = found(cluster.explain(), "replica_slow")
     assert (slow.broker, slow.severity, slow.topic, slow.partition) == (2, "warning", "sea", 0)
-    assert "lacks 60 records, 6,000 bytes, the oldest of them written 12.0 s ago" in text_of(slow)
+    assert "lacks 60 records, 6.0 kB, the oldest of them written 12.0 s ago" in text_of(slow)
 
 
 def test_the_rate_of_a_slow_replica_comes_from_an_earlier_sample(

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.inspection.explain import causes, explain
 from tidelog.inspection.explain.contested_ids import CONTESTED_MS
-from tidelog.inspection.model import Finding, RejectedStart, Scope
+from tidelog.inspection.state_reports import Finding, RejectedStart, Scope
 from unit.inspection.explain.described import NOW_MS, DescribedCluster
 
 REASON = "broker id 2 belongs to data directory d-1; stop that process"

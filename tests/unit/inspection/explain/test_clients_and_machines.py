@@ -13,8 +13,8 @@ from tidelog.caller_limits import (
     LimitedClient,
 )
 from tidelog.inspection.gateway_reports import AnnouncedGateway
-from tidelog.inspection.model import RejectedRequests
 from tidelog.inspection.resource_pressures import BrokerPressure
+from tidelog.inspection.state_reports import RejectedRequests
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.inspection.explain.clocks import MAX_OWN_TIME_MS, MAX_SKEW_MS
 from tidelog.inspection.explain.observation import ReadClock
-from tidelog.inspection.model import ClockDoubt, Finding, HeardClock, RejectedRequests
+from tidelog.inspection.state_reports import ClockDoubt, Finding, HeardClock, RejectedRequests
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 

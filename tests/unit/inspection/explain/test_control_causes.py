@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.inspection.explain import Listening, SilentService, explain
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     BrokerBacklog,
     Departure,
     PendingState,

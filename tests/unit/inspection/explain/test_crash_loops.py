@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.controller_reports import ServiceCrashes
-from tidelog.inspection.model import RecentElections, RejectedStart
+from tidelog.inspection.state_reports import RecentElections, RejectedStart
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 

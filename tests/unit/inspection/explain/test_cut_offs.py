@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import BrokerBacklog, HeardBroker, RecentElections
+from tidelog.inspection.state_reports import BrokerBacklog, HeardBroker, RecentElections
 from unit.inspection.explain.described import DescribedCluster, address, causes_of, found, text_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import BrokerBacklog
+from tidelog.inspection.state_reports import BrokerBacklog
 from unit.inspection.explain.described import DescribedCluster, at, causes_of, found, text_of
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     DamagedOffsets,
     DivergedOffsets,
 )

@@ -7,7 +7,7 @@ import pytest
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.explain.observation import SilentGateway
 from tidelog.inspection.gateway_reports import AnnouncedGateway, known_gateways, state_of
-from tidelog.inspection.model import ControllerState, ServiceState, StoreHealth
+from tidelog.inspection.state_reports import ControllerState, ServiceState, StoreHealth
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 ADDRESS, OTHER = "gate-1:7600", "gate-2:7600"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain.key_placements import MANY_KEYS, OVER_AFTER_MS
-from tidelog.inspection.model import KeyPlacement, SampledKeys
+from tidelog.inspection.state_reports import KeyPlacement, SampledKeys
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 # For each partition, keys with whether they belong there.

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain import Listening, SilentService
-from tidelog.inspection.model import Departure, RejectedStart
+from tidelog.inspection.state_reports import Departure, RejectedStart
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, address, causes_of, text_of
 
 

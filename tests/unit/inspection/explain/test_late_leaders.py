@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import HeardBroker
 from tidelog.inspection.resource_pressures import BrokerPressure
+from tidelog.inspection.state_reports import HeardBroker
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tidelog.inspection.controller_reports import LeaseEnds
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import RecentElections, StoreHealth
 from tidelog.inspection.resource_pressures import BrokerPressure
+from tidelog.inspection.state_reports import RecentElections, StoreHealth
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 WINDOW_MS = 120_000

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import HeardBroker
+from tidelog.inspection.state_reports import HeardBroker
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 
@@ -101,7 +101,7 @@ def test_a_busy_leader_is_not_reported_as_missing(cluster: DescribedCluster) -> 
     assert "requests for 1 partition that it leads are late" in late.summary
 
 
-def test_a_broker_whose_port_refuses_is_dead_although_peers_heard_it_before(
+def test_a_broker_whose_port_refuses_connections_is_dead_although_peers_heard_it_before(
     cluster: DescribedCluster,
 ) -> None:
     """A removal of its registration may be delayed until its lease ends."""
@@ -113,7 +113,7 @@ def test_a_broker_whose_port_refuses_is_dead_although_peers_heard_it_before(
 
 
 @pytest.mark.parametrize("age_ms", [100, 1_200])
-def test_a_firewall_that_refuses_for_a_broker_makes_it_unreachable_from_here(
+def test_a_firewall_that_refuses_connections_for_a_broker_makes_it_unreachable_from_here(
     cluster: DescribedCluster, age_ms: int
 ) -> None:
     cluster.partition("sea/0", (2, 1, 3))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     BrokerBacklog,
     BrokerState,
     FollowerState,
@@ -106,7 +106,7 @@ def test_a_throttled_move_names_the_throttle_and_blames_no_broker(
     assert causes_of(findings) == ["move_waits"]
     waits = found(findings, "move_waits")
     assert waits.severity == "info"
-    assert "copies what it lacks, at no more than 4,096 bytes per second" in waits.summary
+    assert "copies what it lacks, at no more than 4 KiB/s" in waits.summary
     assert "lacks 60 records" in text_of(waits)
     assert "tidelog throttle set RATE" in waits.next_step
 
@@ -218,7 +218,7 @@ def test_a_throttle_below_the_write_rate_never_ends_and_a_sufficient_rate_is_giv
     assert causes_of(findings) == ["move_waits"]
     waits = found(findings, "move_waits")
     assert waits.severity == "warning"
-    assert "never ends: 8,000 bytes per second are written meanwhile" in waits.summary
+    assert "never ends: 8.0 kB/s are written meanwhile" in waits.summary
     assert "tidelog throttle set 12kB" in waits.next_step
     assert "by itself" not in text_of(waits)
     assert "at this pace" not in text_of(waits)
@@ -230,7 +230,7 @@ def test_a_sufficient_rate_covers_the_peak_write_rate(
     bounded(cluster, rate=4_096, written=8_000, most=20_000)
     waits = found(cluster.explain(), "move_waits")
     assert "tidelog throttle set 30kB" in waits.next_step
-    assert "about 8,000 bytes per second together, and 20,000 at the most" in text_of(waits)
+    assert "about 8.0 kB/s together, and 20.0 kB/s at the most" in text_of(waits)
 
 
 def test_a_throttle_above_the_write_rate_has_an_end_time(cluster: DescribedCluster) -> None:
@@ -262,7 +262,7 @@ def test_a_throttled_replica_is_not_cut_off(cluster: DescribedCluster) -> None:
     cluster.seen("sea/0", 4, last_fetch_ms=9_000)
     findings = cluster.explain()
     assert causes_of(findings) == ["move_waits"]
-    assert "at no more than 1,024 bytes per second" in findings[0].summary
+    assert "at no more than 1 KiB/s" in findings[0].summary
 
 
 def test_a_throttled_replica_with_failing_fetches_is_cut_off(cluster: DescribedCluster) -> None:
@@ -283,4 +283,4 @@ def test_the_throttle_has_to_cover_all_moving_partitions(
         cluster.replicas[name._replace(partition=1), broker_id] = replace(replica, partition=1)
     waits = found(cluster.explain(), "move_waits")
     assert waits.partition_count == 2
-    assert "never ends: 6,000 bytes" in waits.summary
+    assert "never ends: 6.0 kB/s" in waits.summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     BrokerState,
     DamagedOffsets,
     DivergedOffsets,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.inspection.model import StandingOperation, WaitingDeletion
+from tidelog.inspection.state_reports import StandingOperation, WaitingDeletion
 from unit.inspection.explain.described import DescribedCluster, found
 
 WAITS = StandingOperation("grow", "brokers_add", moves_waiting=7, moves_active=2, moves_done=3)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import InSyncMember, WaitingConsumer
+from tidelog.inspection.state_reports import InSyncMember, WaitingConsumer
 from unit.inspection.explain.described import (
     NOW_MS,
     DescribedCluster,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import RejectedStart
 from tidelog.inspection.resource_pressures import BrokerPressure
+from tidelog.inspection.state_reports import RejectedStart
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 
@@ -69,7 +69,7 @@ def test_a_follower_that_cannot_connect_to_a_leader_without_files_is_no_network_
 def test_memory_near_its_limit_is_a_warning(cluster: DescribedCluster) -> None:
     short(cluster, "memory", 95, 100)
     near = found(cluster.explain(), "memory_short")
-    assert near.summary == "broker 2 is near its memory limit: it uses 95 % of 100 bytes"
+    assert near.summary == "broker 2 is near its memory limit: it uses 95 % of 100 B"
 
 
 def test_a_busy_broker_without_cpu_is_starved(cluster: DescribedCluster) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.inspection.model import BrokerBacklog, FollowerState
+from tidelog.inspection.state_reports import BrokerBacklog, FollowerState
 from unit.inspection.explain.described import (
     NOW_MS,
     DescribedCluster,
@@ -42,7 +42,7 @@ def behind(broker_id: int, oldest_ms: int = 20_000, *, overdue: bool = True) -> 
 def test_a_rejection_follows_from_the_backlog_of_the_leader(
     cluster: DescribedCluster, problem: str
 ) -> None:
-    cluster.refuses("sea/0", 2, problem)
+    cluster.rejects_fetches("sea/0", 2, problem)
     cluster.backlogs.append(behind(1))
     findings = cluster.explain()
     assert causes_of(findings) == ["command_overdue"]
@@ -56,7 +56,7 @@ def test_a_rejection_follows_from_the_backlog_of_the_leader(
 def test_a_rejection_follows_from_the_backlog_of_the_follower_where_the_leader_has_none(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.refuses("sea/0", 2, REFUSALS[1])
+    cluster.rejects_fetches("sea/0", 2, REFUSALS[1])
     cluster.backlogs.append(behind(2))
     findings = cluster.explain()
     assert [(f.cause, f.broker) for f in findings] == [("command_overdue", 2)]
@@ -64,7 +64,7 @@ def test_a_rejection_follows_from_the_backlog_of_the_follower_where_the_leader_h
 
 
 def test_a_rejection_names_the_store_that_both_lack(cluster: DescribedCluster) -> None:
-    cluster.refuses("sea/0", 2, PREVIOUS_INCARNATION)
+    cluster.rejects_fetches("sea/0", 2, PREVIOUS_INCARNATION)
     cluster.lose_store(*ALL)
     findings = cluster.explain()
     assert causes_of(findings) == ["store_unreachable"]
@@ -74,7 +74,7 @@ def test_a_rejection_names_the_store_that_both_lack(cluster: DescribedCluster) -
 def test_a_rejection_names_the_store_that_only_the_follower_lacks(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.refuses("sea/0", 2, PREVIOUS_INCARNATION)
+    cluster.rejects_fetches("sea/0", 2, PREVIOUS_INCARNATION)
     cluster.lose_store("broker-2")
     lost = found(cluster.explain(broker=2), "store_unreachable")
     assert (lost.broker, PREVIOUS_INCARNATION in text_of(lost)) == (2, True)
@@ -83,7 +83,7 @@ def test_a_rejection_names_the_store_that_only_the_follower_lacks(
 def test_a_rejection_by_a_starting_leader_follows_from_the_start(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.refuses("sea/0", 2, REFUSALS[2])
+    cluster.rejects_fetches("sea/0", 2, REFUSALS[2])
     cluster.brokers[1] = replace(cluster.brokers[1], has_full_state=False, state="starting")
     findings = cluster.explain()
     assert [(f.cause, f.broker) for f in findings] == [("broker_starting", 1)]
@@ -91,7 +91,7 @@ def test_a_rejection_by_a_starting_leader_follows_from_the_start(
 
 
 def test_a_rejection_without_a_controller_waits_for_one(cluster: DescribedCluster) -> None:
-    cluster.refuses("sea/0", 2, REFUSALS[0])
+    cluster.rejects_fetches("sea/0", 2, REFUSALS[0])
     cluster.stop_controller()
     assert causes_of(cluster.explain()) == ["no_controller"]
 
@@ -101,7 +101,7 @@ def test_a_rejection_without_a_controller_waits_for_one(cluster: DescribedCluste
 def test_an_unexplained_rejection_is_reported_as_it_is(
     cluster: DescribedCluster, for_ms: int, severity: str, last_fetch_ms: int
 ) -> None:
-    cluster.refuses("sea/0", 2, REFUSALS[0], for_ms)
+    cluster.rejects_fetches("sea/0", 2, REFUSALS[0], for_ms)
     cluster.seen("sea/0", 2, last_fetch_ms=last_fetch_ms, lag_records=60, log_end_offset=40)
     out = found(cluster.explain(), "replica_out_of_isr")
     assert (out.severity, out.because) == (severity, ())
@@ -113,7 +113,7 @@ def test_an_unexplained_rejection_is_reported_as_it_is(
 def test_a_symptom_of_a_recent_command_is_reported_with_it(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.refuses("sea/0", 2, REFUSALS[0])
+    cluster.rejects_fetches("sea/0", 2, REFUSALS[0])
     cluster.backlogs.append(BrokerBacklog(1, 11, 3, 400, overdue=False))
     findings = cluster.explain("sea", 0)
     assert [(f.cause, f.broker) for f in findings] == [("command_backlog", 1)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.inspection.model import DamagedOffsets, RepairedDamage
+from tidelog.inspection.state_reports import DamagedOffsets, RepairedDamage
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, text_of
 
 SEA_0 = RepairedDamage("sea", 0, NOW_MS - 60_000, NOW_MS - 59_000, "CRC32C of the batch is 0x1")

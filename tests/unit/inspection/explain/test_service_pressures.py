@@ -10,8 +10,8 @@ from tidelog.caller_limits import LimitedClient
 from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.explain.observation import SilentGateway
 from tidelog.inspection.gateway_reports import AnnouncedGateway
-from tidelog.inspection.model import TAKES_STATES, MissingController
 from tidelog.inspection.resource_pressures import ControllerPressure, ResourcePressure
+from tidelog.inspection.state_reports import TAKES_STATES, MissingController
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 ONE, TWO = "127.0.0.1:7401", "127.0.0.1:7402"

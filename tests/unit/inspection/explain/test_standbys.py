@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening, SilentService
-from tidelog.inspection.model import MissingController
+from tidelog.inspection.state_reports import MissingController
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, text_of
 
 TWO = "127.0.0.1:7402"

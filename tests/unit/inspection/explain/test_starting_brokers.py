@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain import Listening, SilentService
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     OPENS_LOGS,
     TAKES_STATES,
     WAITS_FOR_STORE,

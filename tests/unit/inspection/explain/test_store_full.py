@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.inspection.model import StoreHealth
+from tidelog.inspection.state_reports import StoreHealth
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, text_of
 
 PROBLEM = "etcdserver: mvcc: database space exceeded"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidelog.inspection.explain.store_members import MEMBER_LOST_ALONE_MS, MEMBER_LOST_MIN_MS
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     WITHOUT_MAJORITY,
     RecentElections,
     StoreHealth,
@@ -102,12 +102,12 @@ def test_one_missing_answer_for_one_service_is_no_finding(
     assert causes_of(cluster.explain()) == (["store_member_unreachable"] if is_found else [])
 
 
-@pytest.mark.parametrize(("for_ms", "is_told"), [(8_000, False), (12_000, True)])
+@pytest.mark.parametrize(("for_ms", "is_reported"), [(8_000, False), (12_000, True)])
 def test_members_during_a_leader_election_are_not_cut_off(
-    cluster: DescribedCluster, for_ms: int, is_told: bool
+    cluster: DescribedCluster, for_ms: int, is_reported: bool
 ) -> None:
     misses(cluster, *ALL, for_ms=for_ms, problem="etcd at x did not: etcdserver: no leader")
-    assert causes_of(cluster.explain()) == ["store_member_unreachable"] * is_told
+    assert causes_of(cluster.explain()) == ["store_member_unreachable"] * is_reported
 
 
 @pytest.mark.parametrize(

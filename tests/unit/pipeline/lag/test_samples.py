@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tidelog.inspection.model import (
+from tidelog.inspection.state_reports import (
     BrokerState,
     FollowerProgress,
     LeaderState,

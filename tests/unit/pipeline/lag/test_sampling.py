@@ -17,7 +17,7 @@ from tidelog.client.producer import Producer
 from tidelog.client.service_states import ReportedStates, ServiceStates
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.explain import Listening, SilentService
-from tidelog.inspection.model import StateRequest
+from tidelog.inspection.state_reports import StateRequest
 from tidelog.model import NO_LEADER
 from tidelog_pipeline.job_command import JobError, load_action
 from tidelog_pipeline.lag import lag_job, sample_writer
@@ -111,6 +111,7 @@ async def test_a_bounded_run_with_unwritten_samples_fails(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag_job, "Producer", partial(Producer, delivery_timeout_ms=100))
+    monkeypatch.setattr(lag_job, "ServiceStates", lambda *_: SilentCluster())
     flags = ["--bootstrap", cluster.bootstrap()[0], "--topic", TOPIC, "--rounds", "1"]
     config = load_action("lag", ACTIONS, ["sample", *flags])
     assert isinstance(config, SampleConfig)

@@ -210,7 +210,7 @@ def test_an_answer_from_before_the_reset_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "copied_anew"),
+    ("new_state", "copied_again"),
     [
         (state(leader=2, isr=(2, 3)), True),
         (state(leader=2), False),
@@ -220,13 +220,13 @@ def test_an_answer_from_before_the_reset_is_dropped() -> None:
     ids=["outside", "in the ISR", "eligible", "resigned"],
 )
 def test_a_replica_that_lost_them_is_copied_again_where_it_does_not_count(
-    wanted: LeaderAndIsr, copied_anew: bool
+    new_state: LeaderAndIsr, copied_again: bool
 ) -> None:
     log = FakeLog([5, 5], start=40)
     log.producers.lost = True
     partition = new_partition(log)
-    partition.take(wanted, 10, broker_epoch=epoch_of(1), now_ms=1)
-    assert partition.fetch_position().needs_producers is copied_anew
+    partition.take(new_state, 10, broker_epoch=epoch_of(1), now_ms=1)
+    assert partition.fetch_position().needs_producers is copied_again
 
 
 def expired(log: FakeLog, states: ProducerStates) -> Partition:

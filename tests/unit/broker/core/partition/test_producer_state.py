@@ -54,11 +54,11 @@ class Leader:
             self.note(wanted)
         return duplicate
 
-    def note(self, wanted: BatchHeader) -> None:
+    def note(self, header: BatchHeader) -> None:
         self.states.note(
-            wanted._replace(base_offset=self.end, leader_epoch=4, append_time_ms=self.now_ms)
+            header._replace(base_offset=self.end, leader_epoch=4, append_time_ms=self.now_ms)
         )
-        self.end += wanted.record_count
+        self.end += header.record_count
 
     def fence(self, epoch: int, producer: int = NAMED) -> None:
         self.note(new_fence(producer, epoch, self.now_ms).header)
