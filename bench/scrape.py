@@ -22,7 +22,7 @@ from rich.console import Console
 from bench.report import Measured, run_alone
 from doubles.memory_store import MemoryStore
 from tidelog.batch import new_batch
-from tidelog.inspection.model import BrokerBacklog
+from tidelog.inspection.state_reports import BrokerBacklog
 from tidelog.model import Acks, Codec, TopicPartition
 from tidelog_broker.core.partition.exchange import FetchPosition
 from tidelog_broker.core.partition.partition import Partition

@@ -72,7 +72,7 @@ async def _figures(scene: Scene, browser: Browser, settings: Settings, console: 
     for place, seen in (
         ("topics", topic),
         (f"topics/{topic}", f"{settings.partitions:,} partitions"),
-        (f"topics/{topic}/0", "Who led"),
+        (f"topics/{topic}/0", "Leader and ISR over time"),
         ("brokers", MAP_SHOWN),
         ("moves", "No operation is running."),
         ("events", "reported by"),

@@ -160,7 +160,7 @@ async def capture_lost_broker(scene: Scene, camera: Camera) -> None:
     async with camera.at("overview", "dark", height=960) as console:
         await asyncio.sleep(SAMPLED_S / 2)
         await scene.cluster.kill(VICTIM)
-        await console.page.get_by_text("What is wrong, and why").wait_for()
+        await console.page.get_by_text("Problems and causes").wait_for()
         await expect(console.page.get_by_text(f"Broker {VICTIM} is gone").first).to_be_visible()
         await asyncio.sleep(SHOWN_S)
         await camera.take(console, "trouble")

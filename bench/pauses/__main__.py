@@ -4,7 +4,8 @@ while it decodes the most expensive batches. Each value is the median of five ro
 
 Exit status 1: a service's own pause is longer than 50 ms, or a request that must be valid was
 rejected. If a request keeps all services of this machine busy, a pause includes the time that a
-service waits for a processor; an own pause excludes it. Measure on an idle machine."""
+service waits for a processor; an own pause is the processor time that the service used meanwhile.
+Measure on an idle machine."""
 
 from __future__ import annotations
 
@@ -24,24 +25,30 @@ from bench.pauses.expected_rejections import unexpected
 from bench.pauses.operations import of_operations
 from bench.pauses.rest import of_gateway
 from bench.pauses.rest_operations import of_gateway_changes
-from bench.pauses.run import Pause, of_cluster, running_cluster
+from bench.pauses.run import ALL, Pause, Selection, of_cluster, running_cluster
 
 OUT = Path("out/pauses.json")
+PARTIAL = Path("out/pauses.partial.json")
 MAX_PAUSE_MS = 50.0
 # Of the widest topic that is created, shrunk, grown and deleted.
 PARTITIONS = 3_000
 
 
-async def run(directory: Path, rounds: int) -> list[Pause]:
+async def run(directory: Path, rounds: int, selection: Selection) -> list[Pause]:
     pauses: list[Pause] = []
     async with running_cluster(directory) as cluster:
-        for measuring in (
-            of_cluster(cluster, rounds),
-            of_gateway(cluster, rounds),
-            of_consumer(cluster, rounds),
-            of_operations(cluster, rounds, PARTITIONS),
-            of_gateway_changes(cluster, rounds),
-        ):
+        measurings = [
+            of_cluster(cluster, rounds, selection=selection),
+            of_gateway(cluster, rounds, selection=selection),
+            of_consumer(cluster, rounds, selection),
+        ]
+        if selection == ALL:
+            # Each step needs the steps before it.
+            measurings += [
+                of_operations(cluster, rounds, PARTITIONS),
+                of_gateway_changes(cluster, rounds),
+            ]
+        for measuring in measurings:
             async for pause in measuring:
                 pauses.append(pause)
                 sys.stdout.write(
@@ -57,9 +64,9 @@ def content(pauses: Sequence[Pause], rounds: int) -> dict[str, Any]:
 
     - `commit`: the measured code, with a + if files differed.
     - `rounds`: how often each request was sent.
-    - `longest_own_pause_ms`: the longest pause of an event loop, without the time in which other
-      processes had the processor.
-    - `longest_pause_ms`: the same including that time.
+    - `longest_own_pause_ms`: the longest pause of an event loop, as processor time that its process
+      used meanwhile.
+    - `longest_pause_ms`: the same as elapsed time.
     - `pauses`: for each request, its `service`, the `case`, the medians `own_median_ms` and
       `median_ms` of its pauses, and the `answer`.
     """
@@ -84,17 +91,31 @@ def content(pauses: Sequence[Pause], rounds: int) -> dict[str, Any]:
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.pauses", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="of each request; default: 5")
-    rounds = parser.parse_args(argv).rounds
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="measure only requests whose service and name contain this text, for example "
+        f"'gateway GET /v1/topics'; may be repeated; the results go to {PARTIAL}, and changes of "
+        "the cluster are left out",
+    )
+    given = parser.parse_args(argv)
+    rounds, selection = given.rounds, Selection(tuple(text.lower() for text in given.only))
+    out = OUT if selection == ALL else PARTIAL
     directory = Path(tempfile.mkdtemp(prefix="tidelog-pauses-"))
     try:
-        pauses = uvloop.run(run(directory, rounds))
+        pauses = uvloop.run(run(directory, rounds, selection))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    report.write_json(OUT, content(pauses, rounds))
+    if not pauses:
+        sys.stderr.write(f"No request contains {' or '.join(given.only)}.\n")
+        return 1
+    report.write_json(out, content(pauses, rounds))
     longest = max(pauses, key=lambda pause: pause.own_median_ms)
     sys.stdout.write(
         f"Longest: {longest.own_median_ms:.1f} ms, {longest.service}, {longest.case}; "
-        f"written: {OUT}\n"
+        f"written: {out}\n"
     )
     rejected = unexpected(pauses)
     for line in rejected:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from bench.pauses import requests
-from bench.pauses.run import Pause, answer_of
+from bench.pauses.run import ALL, Pause, Selection, answer_of
 from tidelog.client import Consumer
 from tidelog.model import Batch, Codec
 from tidelog.record_batch import encode
@@ -23,10 +23,14 @@ _TICK_S = 0.001
 
 
 class Ticks:
-    """Ticks of an event loop. `longest_s`: the longest delay of one."""
+    """Ticks of an event loop.
+
+    - `longest_s`, `longest_own_s`: the longest delay of one, and the most processor time that this
+      process used in one.
+    """
 
     def __init__(self) -> None:
-        self.longest_s = 0.0
+        self.longest_s = self.longest_own_s = 0.0
 
     async def __aenter__(self) -> Ticks:
         self._ticking = asyncio.create_task(self._tick())
@@ -39,9 +43,11 @@ class Ticks:
 
     async def _tick(self) -> None:
         while True:
-            began = time.monotonic()
+            began, used = time.monotonic(), time.process_time()
             await asyncio.sleep(_TICK_S)
-            self.longest_s = max(self.longest_s, time.monotonic() - began - _TICK_S)
+            late = time.monotonic() - began - _TICK_S
+            self.longest_s = max(self.longest_s, late)
+            self.longest_own_s = max(self.longest_own_s, min(late, time.process_time() - used))
 
 
 def small_records(codec: Codec) -> Batch:
@@ -59,7 +65,9 @@ BATCHES: dict[str, Callable[[], Batch]] = {
 }
 
 
-async def of_consumer(cluster: LocalCluster, rounds: int) -> AsyncIterator[Pause]:
+async def of_consumer(
+    cluster: LocalCluster, rounds: int, selection: Selection = ALL
+) -> AsyncIterator[Pause]:
     """Measures each batch, in a topic that has large ones.
 
     Objects that this process held before are excluded from garbage collection: a collection takes
@@ -67,27 +75,32 @@ async def of_consumer(cluster: LocalCluster, rounds: int) -> AsyncIterator[Pause
     gc.collect()
     gc.freeze()
     try:
-        async for pause in _of_batches(cluster, rounds):
+        async for pause in _of_batches(cluster, rounds, selection):
             yield pause
     finally:
         gc.unfreeze()
 
 
-async def _of_batches(cluster: LocalCluster, rounds: int) -> AsyncIterator[Pause]:
+async def _of_batches(
+    cluster: LocalCluster, rounds: int, selection: Selection
+) -> AsyncIterator[Pause]:
     method = "/tidelog.v1.BrokerService/Produce"
     address = cluster.bootstrap.split(",")[0]
     async with open_channel(address) as channel, Consumer(cluster.bootstrap) as consumer:
         (partition,) = await consumer.assign_topic(requests.LARGE_TOPIC)
         for name, make in BATCHES.items():
+            if not selection.has("consumer", name):
+                continue
             end = (await consumer.end_offsets([partition]))[partition]
             batch = make()
             case: Any = requests.Case(name, method, requests.produce(requests.LARGE_TOPIC, batch))
-            answer, seconds = await answer_of(channel, case), []
+            answer, seconds, own = await answer_of(channel, case), [], []
             for _ in range(rounds):
                 async with Ticks() as ticks:
                     await _read(consumer, partition, end, batch.header.record_count)
                 seconds.append(ticks.longest_s)
-            yield Pause("consumer", name, tuple(seconds), answer)
+                own.append(ticks.longest_own_s)
+            yield Pause("consumer", name, tuple(seconds), answer, tuple(own))
 
 
 async def _read(consumer: Consumer, partition: Any, offset: int, count: int) -> None:

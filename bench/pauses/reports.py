@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 from tidelog_runtime.local.process import LocalProcess
@@ -15,20 +16,37 @@ from tidelog_runtime.local.process import LocalProcess
 _IN_SERVICES = Path(__file__).parent / "in_services"
 
 
+class Delay(NamedTuple):
+    """A delay of an event loop, as `in_services/sitecustomize.py` writes it, in seconds."""
+
+    due: float
+    late: float
+    waited: float
+    used: float
+
+    @property
+    def own(self) -> float:
+        """The part in which the process computed.
+
+        The loop's thread may have waited for a processor, or for a thread that held the interpreter
+        lock and waited for a processor; the load of the machine causes both."""
+        return min(self.late - self.waited, self.used)
+
+
 class Reports:
-    """The delays of one service's event loop, as `in_services/sitecustomize.py` writes them."""
+    """The delays of one service's event loop."""
 
     def __init__(self) -> None:
-        self.delays: list[tuple[float, float, float]] = []
+        self.delays: list[Delay] = []
         self.arrived = asyncio.Event()
 
     async def longest_s(self, since: float) -> tuple[float, float]:
-        """Returns the longest delay that ended since then, once the loop runs: with and without the
-        time in which other processes had the processor."""
+        """Returns the longest delay that ended since then, once the loop runs, and the longest
+        `Delay.own`."""
         await self.next()
-        delays = [delay for delay in self.delays if delay[0] + delay[1] >= since]
-        longest = max((late for _, late, _ in delays), default=0.0)
-        return longest, max((late - waited for _, late, waited in delays), default=0.0)
+        delays = [delay for delay in self.delays if delay.due + delay.late >= since]
+        longest = max((delay.late for delay in delays), default=0.0)
+        return longest, max((delay.own for delay in delays), default=0.0)
 
     async def next(self) -> None:
         self.arrived.clear()
@@ -67,6 +85,5 @@ async def reports_of(service: LocalProcess) -> AsyncIterator[Reports]:
 
 async def _read(lines: asyncio.StreamReader, reports: Reports) -> None:
     async for line in lines:
-        due, late, waited = map(float, line.split())
-        reports.delays.append((due, late, waited))
+        reports.delays.append(Delay(*map(float, line.split())))
         reports.arrived.set()

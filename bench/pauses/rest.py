@@ -16,18 +16,24 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from bench.pauses.requests import LARGE_TOPIC, SMALL_TOPIC, WIDE_PARTITIONS, WIDE_TOPIC
-from bench.pauses.run import REJECTED, Pause, measured
+from bench.pauses.run import ALL, REJECTED, Pause, Selection, measured
 from tidelog_runtime.local.cluster import LocalCluster
 
 ANSWER_TIMEOUT_S = 60.0
 # Just within the gateway's limit.
 _VALUES = 49_000
+# Just within the limit on what is parsed of records. They fit into a batch of the small topic.
+_READ_VALUES = 19_000
 _BODY_BYTES = (2 << 20) - 1_000
 _CHUNKS = (256 << 10) // len(b"1\r\nx\r\n")
-_PLACES = {"topic": WIDE_TOPIC, "partition": "0", "broker_id": "1"}
+_PLACES = {"topic": WIDE_TOPIC, "partition": "0", "broker_id": "1", "offset": "0"}
 # A stream ends only after a duration that its request sets. It begins with all events that services
 # remember.
-_STREAMS = {"/v1/events/stream": {"since_ms": "1", "duration_ms": "500"}}
+_SEARCH_TIME = {"timeout_ms": "2000"}
+_STREAMS = {
+    "/v1/events/stream": {"since_ms": "1", "duration_ms": "500"},
+    "/v1/topics/{topic}/search": _SEARCH_TIME,
+}
 
 
 class RestCase(NamedTuple):
@@ -74,10 +80,15 @@ def reads(openapi: dict[str, Any]) -> Iterator[RestCase]:
             continue
         queries = {p["name"] for p in described.get("parameters", ()) if p["in"] == "query"}
         largest = {"page_size": "1000", "max_records": "1000", "max_bytes": str(2 << 20)}
+        largest |= {"max_scanned": "1000000", "max_matches": "1000"}
         largest |= _STREAMS.get(path, {})
         parameters = {name: value for name, value in largest.items() if name in queries}
         filled = path.format(**{name: _PLACES.get(name, "1") for name in _placeholders(path)})
-        yield RestCase(filled + (f"?{urlencode(parameters)}" if parameters else ""))
+        # The wide topic has no records.
+        allowed = "no-such-record" if "{offset}" in path else ""
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        yield RestCase(filled + query, allowed=allowed)
+    yield from _searches()
     for encoding in ("json", "base64"):
         query = urlencode({"offset": 0, "max_records": 1000, "max_bytes": 2 << 20})
         for topic in (SMALL_TOPIC, LARGE_TOPIC):
@@ -85,8 +96,23 @@ def reads(openapi: dict[str, Any]) -> Iterator[RestCase]:
             allowed = "record-too-large" if topic == LARGE_TOPIC else ""
             path = f"/v1/topics/{topic}/partitions/0/records?{query}&encoding={encoding}"
             yield RestCase(path, allowed=allowed)
+    backwards = urlencode({"before_offset": 1_000, "max_records": 1000, "max_bytes": 2 << 20})
+    yield RestCase(f"/v1/topics/{SMALL_TOPIC}/partitions/0/records?{backwards}")
     # The last of the broker's large batches, which is not compressed.
     yield RestCase(f"/v1/topics/{LARGE_TOPIC}/partitions/0/records?latest=1")
+
+
+def _searches() -> Iterator[RestCase]:
+    """Yields searches that examine all records, and return none or as many as they may."""
+    for topic in (SMALL_TOPIC, LARGE_TOPIC):
+        for criterion in (
+            {"value_contains": "\0absent"},
+            {"json_path": "absent[0].name", "json_equals": "1"},
+            {"header": "k", "max_matches": 1_000},
+            {"max_matches": 1_000},
+        ):
+            query = urlencode({**criterion, **_SEARCH_TIME})
+            yield RestCase(f"/v1/topics/{topic}/search?{query}")
 
 
 def _placeholders(path: str) -> Iterator[str]:
@@ -110,6 +136,7 @@ def writes() -> Iterator[RestCase]:
         [{"value": "\u1234" * (_BODY_BYTES // 6)}],
     ):
         yield RestCase(to_small, json.dumps({"records": records}).encode())
+    yield from _expensive_json(to_small)
     # As many chunks as are received at once.
     chunked = json.dumps({"records": [{"value": "x" * _CHUNKS}]}).encode()
     yield RestCase(to_small, chunked, in_chunks=True)
@@ -122,13 +149,31 @@ def writes() -> Iterator[RestCase]:
     yield RestCase("/v1/topics?dry_run=true", json.dumps(assigned).encode())
 
 
+def _expensive_json(to: str) -> Iterator[RestCase]:
+    """Yields writes of JSON values that take long to parse and to write, and reads of each."""
+    newest = f"{to.removesuffix('records')}partitions/0/records?latest=1&max_bytes={2 << 20}"
+    sought = urlencode({"json_path": "absent", **_SEARCH_TIME})
+    for value, encoding in (
+        ([1.2345678901234567e-300] * _READ_VALUES, "json"),
+        ({f"k{number:040}": 1 for number in range(_READ_VALUES)}, "json"),
+        ([10**40 + number for number in range(_READ_VALUES)], "json"),
+        # Six bytes of JSON for each.
+        ("\x01" * (_BODY_BYTES // 6), "text"),
+    ):
+        record = {"value": value, "value_encoding": encoding}
+        yield RestCase(to, json_body({"records": [record]}))
+        yield RestCase(newest)
+    yield RestCase(f"{to.removesuffix('records')}search?{sought}")
+
+
 async def of_gateway(
-    cluster: LocalCluster, rounds: int, enough_ms: float = 0
+    cluster: LocalCluster, rounds: int, enough_ms: float = 0, selection: Selection = ALL
 ) -> AsyncIterator[Pause]:
     url = f"http://{cluster.gateway_address}"
     openapi = json.loads((await answer(url, RestCase("/openapi.json")))[1])
     parameters = ((case.name, partial(verdict, url, case)) for case in (*reads(openapi), *writes()))
-    async for pause in measured("gateway", cluster.gateway_process, parameters, rounds, enough_ms):
+    gateway = cluster.gateway_process
+    async for pause in measured("gateway", gateway, parameters, rounds, enough_ms, selection):
         yield pause
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from bench.pauses.operations import MOST_ASSIGNED, SETTLED_S, measuring, operation_ended
 from bench.pauses.rest import RestCase, json_body, verdict
 from bench.pauses.run import Pause
+from tidelog.feature_levels import FIRST_LEVEL
 from tidelog_runtime.local.cluster import LocalCluster
 
 _RESTORE = "restore"
@@ -26,6 +27,7 @@ def changes(round_number: int, partitions: int = MOST_ASSIGNED) -> Iterator[Rest
         yield _case("PUT", f"{at}/partition-count?timeout_ms=60000", count)
     yield _case("PUT", "/v1/throttle", {"bytes_per_second": 1 << 30})
     yield _case("PUT", "/v1/throttle", {"bytes_per_second": None})
+    yield _case("PUT", "/v1/cluster/feature-level", {"level": FIRST_LEVEL})
     yield _case("POST", "/v1/brokers/scrub", {"full_rate": False})
     yield _case("DELETE", f"{at}?confirm={topic}&timeout_ms=60000")
 

@@ -40,8 +40,8 @@ class Pause(NamedTuple):
 
     - `seconds`: the longest pause of each round.
     - `answer`: the outcome of the request.
-    - `own_seconds`: the same without the time in which the service had no processor, for requests
-      that keep all services of one machine busy; empty: not measured.
+    - `own_seconds`: the same, of the parts in which the service computed (`Delay.own`); empty: not
+      measured.
     """
 
     service: str
@@ -64,6 +64,22 @@ class Pause(NamedTuple):
         return min(self.seconds) * 1000
 
 
+class Selection(NamedTuple):
+    """Which requests to measure: those whose service and case contain one of `texts`; empty: all.
+
+    - `texts`: in lower case.
+    """
+
+    texts: tuple[str, ...] = ()
+
+    def has(self, service: str, case: str) -> bool:
+        name = f"{service} {case}".lower()
+        return not self.texts or any(text in name for text in self.texts)
+
+
+ALL = Selection()
+
+
 def _median(seconds: Sequence[float]) -> float:
     return sorted(seconds)[len(seconds) // 2]
 
@@ -84,6 +100,7 @@ async def measured(
     requests_of_cases: Iterable[tuple[str, Callable[[], Awaitable[str]]]],
     rounds: int,
     enough_ms: float,
+    selection: Selection = ALL,
 ) -> AsyncIterator[Pause]:
     """Yields the pause of each case as soon as it is measured.
 
@@ -92,6 +109,8 @@ async def measured(
     """
     async with reports_of(process) as reports:
         for name, ask in requests_of_cases:
+            if not selection.has(service, name):
+                continue
             answer, found = "", []
             for _ in range(rounds):
                 began = time.monotonic()
@@ -159,9 +178,10 @@ def _rpc(method: str) -> Any:
 
 
 async def of_cluster(
-    cluster: LocalCluster, rounds: int, enough_ms: float = 0
+    cluster: LocalCluster, rounds: int, enough_ms: float = 0, selection: Selection = ALL
 ) -> AsyncIterator[Pause]:
-    """Measures the first broker and the active controller."""
+    """Measures the first broker and the active controller. Requests that produce the records of
+    later measurements are always sent."""
     await make_topics(cluster.bootstrap)
     broker, controller = await addresses_of(cluster)
     active = await cluster.active_controller()
@@ -171,10 +191,14 @@ async def of_cluster(
         ("controller", cluster.controller_process(active), controller, requests.controller_rpcs()),
     ):
         async with open_channel(address) as channel:
-            requests_of_cases = (
-                (case.name, partial(answer_of, channel, case)) for case in requests.cases(rpcs)
-            )
-            async for pause in measured(service, process, requests_of_cases, rounds, enough_ms):
+            cases = list(requests.cases(rpcs))
+            for case in cases:
+                if case.method.endswith("/Produce") and not selection.has(service, case.name):
+                    await answer_of(channel, case)
+            requests_of_cases = ((case.name, partial(answer_of, channel, case)) for case in cases)
+            async for pause in measured(
+                service, process, requests_of_cases, rounds, enough_ms, selection
+            ):
                 yield pause
 
 

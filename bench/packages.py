@@ -1,0 +1,106 @@
+"""What a user waits for, and gets, with each documented `pip install`
+and with `make up` (`PYTHONPATH=tests python -m bench.packages`): the size of a new environment, the
+duration of its installation, and of the first command in it.
+
+pip installs wheels of this tree and, from the index, the versions that the locks have. What pip has
+in its cache is not downloaded again."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.report import Measured, at_most, finish, plain_document, write_json
+from documented import ROOT
+from integration.distributions import Environment, Wheel, built_wheels, required
+from integration.test_distributions import CASES, Case
+
+LOCKS = ("requirements.lock", "requirements-spark.lock")
+# Bounds of what `make up` installs.
+MAX_MB = 150
+MAX_SECONDS = 60
+
+
+def main() -> int:
+    console = Console()
+    results: list[Measured] = []
+    with tempfile.TemporaryDirectory(prefix="tidelog-packages-") as name:
+        directory = Path(name)
+        wheels = built_wheels(directory / "wheels")
+        constraints = directory / "constraints.txt"
+        constraints.write_text("".join(f"{pin}\n" for pin in sorted(_pins())))
+        for number, case in enumerate(CASES):
+            console.print(f"{case.requirement} …", highlight=False, markup=False)
+            work = directory / str(number)
+            work.mkdir()
+            results += _measure(case, wheels, constraints, work)
+        console.print("make up …", highlight=False)
+        results += _measure_make_up(directory / "make-up")
+    path = write_json(ROOT / "out" / "packages.json", plain_document(results))
+    return finish(results, console, "New environments", path)
+
+
+def _pins() -> set[str]:
+    """Without hashes: pip would ask for those of the wheels, too."""
+    return {
+        pin
+        for lock in LOCKS
+        for pin in re.findall(r"^[\w.-]+==\S+", (ROOT / lock).read_text(), re.M)
+    }
+
+
+def _measure(
+    case: Case, wheels: dict[str, Wheel], constraints: Path, work: Path
+) -> Iterator[Measured]:
+    needs = required(case.requirement, wheels)
+    environment = Environment(work / "environment", needs)
+    name, bracket, extra = case.requirement.partition("[")
+    began = time.monotonic()
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(environment.directory)
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "--python", str(environment.python), "install"),
+            *("--quiet", "--disable-pip-version-check", "--constraint", str(constraints)),
+            *(str(wheel.path) for wheel in needs.own() if wheel is not wheels[name]),
+            f"{wheels[name].path}{bracket}{extra}",
+        ],
+        check=True,
+        cwd=work,
+    )
+    seconds = time.monotonic() - began
+    megabytes = _bytes_on_disk(environment.directory) / 1e6
+    began = time.monotonic()
+    done = environment.run(*case.command, work=work)
+    first = time.monotonic() - began
+    if done.returncode or case.shows not in done.stdout:
+        raise RuntimeError(f"{case.requirement}: {done.stdout}{done.stderr}")
+    # Brackets would be markup of the table.
+    of = case.requirement.replace("[", " ").replace("]", "") + ":"
+    yield Measured(f"{of} size", megabytes, "MB")
+    yield Measured(f"{of} installation", seconds, "s")
+    yield Measured(f"{of} first command", first, "s")
+
+
+def _measure_make_up(environment: Path) -> Iterator[Measured]:
+    began = time.monotonic()
+    stamp = environment / ".installed-local"
+    subprocess.run(["make", f"VENV={environment}", str(stamp)], check=True, cwd=ROOT)
+    seconds = time.monotonic() - began
+    yield at_most("make up: size", _bytes_on_disk(environment) / 1e6, MAX_MB, "MB")
+    yield at_most("make up: set-up", seconds, MAX_SECONDS, "s")
+
+
+def _bytes_on_disk(directory: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in (directory, *directory.rglob("*")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
