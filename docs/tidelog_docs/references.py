@@ -6,13 +6,16 @@ table of the broker's settings.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
 import tidelog.client
 from tidelog_docs import errors, limits, result_files, telemetry
+from tidelog_docs.chart_values import chart_values
 from tidelog_docs.commands import cli
+from tidelog_docs.markdown import cell, code, table
 from tidelog_docs.rest import rest
 from tidelog_docs.rpcs import grpc
 from tidelog_docs.settings import TABLES, settings
@@ -22,6 +25,10 @@ MARKER = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
 
 _CLIENTS = ("Producer", "Consumer", "Admin", "SyncProducer", "SyncConsumer", "SyncAdmin")
 
+# Methods of the async clients are in several base classes.
+_INHERITED = "\n    options:\n      inherited_members: true"
+_WITHOUT_SETTINGS = "\n      merge_init_into_class: false"
+
 
 def python_api(kind: str) -> str:
     """Returns directives for mkdocstrings; errors have a page of their own."""
@@ -30,8 +37,39 @@ def python_api(kind: str) -> str:
         for name in tidelog.client.__all__
         if name not in _CLIENTS and not name.endswith("Error")
     ]
-    names = {"clients": _CLIENTS, "values": [n for n in others if n != "ErrorCode"]}[kind]
-    return "\n\n".join(f"::: tidelog.client.{name}" for name in names)
+    if kind == "clients":
+        return "\n\n".join(_client(name) for name in _CLIENTS)
+    return "\n\n".join(f"::: tidelog.client.{name}" for name in others if name != "ErrorCode")
+
+
+def _client(name: str) -> str:
+    directive = f"::: tidelog.client.{name}{_INHERITED}"
+    client = getattr(tidelog.client, name)
+    made = [
+        (method_name, method)
+        for method_name, method in vars(client).items()
+        if hasattr(method, "__is_blocking__")
+    ]
+    if not made:
+        return directive
+    # mkdocstrings reads the source, which has neither their parameters nor the settings.
+    directive += f"{_WITHOUT_SETTINGS}\n\n{code(f'{name}{_parameters(client.__init__)}')}"
+    rows = (
+        (cell(code(f"{made_name}{_parameters(method)}")), cell(_summary(method)))
+        for made_name, method in made
+    )
+    return f"{directive}\n\n{table(('further methods', 'meaning'), rows)}"
+
+
+def _parameters(method: Callable[..., object]) -> str:
+    signature = inspect.signature(method)
+    parameters = [*signature.parameters.values()][1:]
+    # Annotations are strings, which `str` quotes.
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature.replace(parameters=parameters)))
+
+
+def _summary(method: Callable[..., object]) -> str:
+    return (inspect.getdoc(method) or "").partition("\n\n")[0]
 
 
 GENERATORS: Mapping[str, Callable[[], str]] = {
@@ -44,6 +82,7 @@ GENERATORS: Mapping[str, Callable[[], str]] = {
     "limits entries": limits.entry_sizes,
     "limits fields": partial(limits.listed, limits.FIELDS),
     "limits records": partial(limits.listed, limits.RECORDS),
+    "chart values": chart_values,
     "commands": cli,
     "error codes": errors.codes,
     "error classes": errors.classes,

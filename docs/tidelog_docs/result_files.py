@@ -36,6 +36,7 @@ DOCUMENTED = {
     "tests/api_fuzz/tallies.py": ("Tallies.document", "Tally.as_json"),
     "tests/faults/result.py": ("Result.as_json",),
     "tests/faults/bug_hunt.py": ("report",),
+    "tests/upgrade/result.py": ("content", "of_run", "of_roll"),
 }
 _ENTRY = re.compile(r"^- ((?:`\w+`(?:, )?)+):\s", re.MULTILINE)
 
