@@ -97,6 +97,14 @@ _TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll("di
   .flatMap((place) => [place, ...place.querySelectorAll("*")])
   .filter((element, at) => at === 0 || element.getBoundingClientRect().right > innerWidth)
   .map((element) => element.outerHTML.slice(0, 160))"""
+# Cells whose text is cut, and is not in a title; and buttons that are not in their table entirely.
+_CUT = """() => [...document.querySelectorAll("td, th")]
+  .filter((cell) => cell.checkVisibility() && (
+    (cell.scrollWidth > cell.clientWidth + 1 && (cell.querySelector("button")
+      || !cell.querySelector("[title]") && !cell.title))
+    || [...cell.querySelectorAll("button")].some((button) =>
+      button.getBoundingClientRect().right > cell.getBoundingClientRect().right + 1)))
+  .map((cell) => cell.outerHTML.slice(0, 240))"""
 _SMALL = """(least) => [...document.querySelectorAll(
     "button, select, textarea, nav a, a.button, label.choice, label.check, summary, "
     + "input:not([type=checkbox], [type=radio])")]
@@ -209,6 +217,12 @@ async def test_axe_finds_nothing(shown: Console) -> None:
     for view in COLOURS:
         await see(shown, view)
         assert (view, await findings(shown.page, "color-contrast")) == (view, [])
+
+
+async def test_no_cell_is_cut_without_its_whole_text_in_a_title(shown: Console) -> None:
+    for view in VIEWS:
+        await see(shown, view)
+        assert (view, await shown.page.evaluate(_CUT)) == (view, [])
 
 
 async def test_everything_fits_on_a_phone(shown: Console) -> None:

@@ -17,6 +17,10 @@ import { Table } from "../parts/table.js";
 import { isMissed, statusOf } from "../verdict.js";
 
 const EVERY_MS = 1_000;
+const CHARACTER_PX = 8;
+const CELL_PADDING_PX = 24;
+const LEAST_ADDRESS_PX = 110;
+const MOST_ADDRESS_PX = 320;
 
 export function Brokers() {
   const [act, setAct] = useState(null);
@@ -83,23 +87,28 @@ function OverTime({ brokers }) {
 }
 
 function BrokerTable({ brokers, processes, onAct }) {
-  const moving = brokers.some((broker) => broker.moves_in + broker.moves_out > 0);
-  const preferred = { name: "Preferred", width: "80px", num: true, value: (b) => b.preferred_leaders, show: (b) => number(b.preferred_leaders) };
+  const isMoving = brokers.some((b) => b.moves_in + b.moves_out > 0);
   const moves = { name: "Moves", width: "98px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Active moves that add replicas to this broker, and that take replicas off it">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` };
-  const rack = { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => b.rack || NONE };
+  const rack = { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => html`<span title=${b.rack}>${b.rack || NONE}</span>` };
   const columns = [
-    { name: "Broker", width: "84px", value: (b) => b.broker_id },
-    { name: "State", width: "136px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
-    { name: "Address", value: (b) => b.address, show: (b) => html`<span title=${b.address}>${b.address || NONE}</span>${b.gone_at_ms > 0 && html` <span class="faint small">gone ${ago(b.gone_at_ms)}</span>`}` },
+    { name: "Broker", width: "80px", value: (b) => b.broker_id },
+    { name: "State", width: "128px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
+    { name: "Address", width: addressWidth(brokers), value: (b) => b.address, show: (b) => html`<span title=${b.address}>${b.address || NONE}</span>${b.gone_at_ms > 0 && html` <span class="faint small">gone ${ago(b.gone_at_ms)}</span>`}` },
     ...(brokers.some((b) => b.rack) ? [rack] : []),
-    { name: "Replicas", width: "80px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
-    { name: "Leaders", width: "76px", num: true, value: (b) => b.leaders, show: (b) => number(b.leaders) },
-    moving ? moves : preferred,
+    { name: "Replicas", width: "78px", num: true, value: (b) => b.replicas, show: (b) => number(b.replicas) },
+    { name: "Leaders", width: "94px", num: true, value: (b) => b.leaders, show: (b) => html`<span title="Partitions that it leads, and those whose preferred leader it is">${number(b.leaders)} of ${number(b.preferred_leaders)}</span>` },
+    ...(isMoving ? [moves] : []),
     { name: "Out of sync", width: "96px", num: true, value: (b) => b.out_of_sync, show: (b) => number(b.out_of_sync) },
-    { name: "Disk free", width: "86px", num: true, value: (b) => processes[b.broker_id]?.disk_free_bytes ?? -1, show: (b) => bytes(processes[b.broker_id]?.disk_free_bytes) },
-    { name: "Actions", width: "292px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
+    { name: "Disk free", width: "84px", num: true, value: (b) => processes[b.broker_id]?.disk_free_bytes ?? -1, show: (b) => bytes(processes[b.broker_id]?.disk_free_bytes) },
+    { name: "Actions", width: "304px", show: (b) => html`<${Acts} broker=${b} onAct=${onAct} />` },
   ];
   return html`<${Table} label="Brokers" columns=${columns} rows=${brokers} rowKey=${(b) => b.broker_id} sortedBy="Broker" empty="No broker is known." />`;
+}
+
+/** Addresses are in one piece, except very long ones, which their titles show. */
+function addressWidth(brokers) {
+  const longest = Math.max(...brokers.map((broker) => broker.address.length + (broker.gone_at_ms > 0 ? 12 : 0)), 0);
+  return `${Math.min(Math.max(longest * CHARACTER_PX + CELL_PADDING_PX, LEAST_ADDRESS_PX), MOST_ADDRESS_PX)}px`;
 }
 
 function Acts({ broker, onAct }) {

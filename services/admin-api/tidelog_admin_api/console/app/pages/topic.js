@@ -98,7 +98,7 @@ function Partitions({ topic, query, paused }) {
   const { data } = known;
   const columns = [
     { name: "Partition", value: (p) => p.partition, show: (p) => html`<a href=${href(["topics", topic, String(p.partition)])}>${p.partition}</a>` },
-    { name: "State", width: "130px", value: (p) => healthOf(p)[1], show: (p) => { const [tone, word] = healthOf(p); return html`<${State} tone=${tone}>${word}<//>`; } },
+    { name: "State", width: "190px", value: (p) => healthOf(p)[1], show: (p) => { const [tone, word] = healthOf(p); return html`<${State} tone=${tone}>${word}<//>`; } },
     { name: "Leader", width: "84px", num: true, value: (p) => p.leader ?? -1, show: (p) => html`${number(p.leader)}${isLed(p) && p.leader !== p.replicas[0] && html` <span class="faint" title=${`Broker ${p.replicas[0]} is preferred`}>*</span>`}` },
     { name: "In sync", width: "110px", value: (p) => p.isr.length, show: (p) => brokers(p.isr) },
     { name: "Replicas", width: "110px", show: (p) => brokers(p.replicas) },

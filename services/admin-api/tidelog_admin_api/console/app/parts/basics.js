@@ -8,7 +8,7 @@ import { Icon } from "./icons.js";
 
 /** `tone`: ok, warn, bad, note or empty. The text has the same meaning as the colour. */
 export function State({ tone = "", children }) {
-  return html`<span class="state ${tone}">${children}</span>`;
+  return html`<span class="state ${tone}" title=${typeof children === "string" ? children : undefined}>${children}</span>`;
 }
 
 export function Panel({ title, acts, beside, flush = false, children, id = undefined }) {

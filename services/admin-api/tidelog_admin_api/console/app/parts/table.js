@@ -57,7 +57,7 @@ function Heading({ column, sort, onSort }) {
   const isSorted = sort.name === column.name;
   const direction = sort.down ? "descending" : "ascending";
   const turn = () => onSort({ name: column.name, down: isSorted && !sort.down });
-  return html`<th scope="col" class=${column.num ? "num" : ""} aria-sort=${isSorted ? direction : undefined}>
+  return html`<th scope="col" class=${column.num ? "num" : ""} title=${column.name} aria-sort=${isSorted ? direction : undefined}>
     ${column.value
       ? html`<button type="button" onClick=${turn}>${column.name}${isSorted ? (sort.down ? " ↓" : " ↑") : ""}</button>`
       : column.name}
@@ -66,10 +66,13 @@ function Heading({ column, sort, onSort }) {
 
 function Row({ row, columns, index }) {
   return html`<tr aria-rowindex=${index}>
-    ${columns.map((column) => html`<td key=${column.name} class=${column.num ? "num" : ""}>
-      ${(column.show ?? column.value)(row)}
-    </td>`)}
+    ${columns.map((column) => html`<${Cell} key=${column.name} num=${column.num} content=${(column.show ?? column.value)(row)} />`)}
   </tr>`;
+}
+
+/** Where there is no room for a text, its title has all of it. */
+function Cell({ num, content }) {
+  return html`<td class=${num ? "num" : ""} title=${typeof content === "string" ? content : undefined}>${content}</td>`;
 }
 
 function Spacer({ rows, columns }) {
