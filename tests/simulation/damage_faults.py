@@ -29,9 +29,10 @@ SCRUB_AGAIN_S = 0.5
 # Batches that are written to a leader while its followers hold all, and while it is alone in the
 # ISR.
 COMMON_BATCHES, LONE_BATCHES = 3, 3
-# Times within which all replicas hold what was written, a leader is alone in the ISR, its batches
-# are synced, and another replica joins the ISR.
-HELD_WITHIN_S, ALONE_WITHIN_S, SYNCED_WITHIN_S, JOINS_WITHIN_S = 2.0, 6.0, 7.0, 4.0
+# Times within which all replicas are in sync, and hold what was written, a leader is alone in the
+# ISR, its batches are synced, and another replica joins the ISR.
+IN_SYNC_WITHIN_S = 4.0
+HELD_WITHIN_S, ALONE_WITHIN_S, SYNCED_WITHIN_S, JOINS_WITHIN_S = 4.0, 6.0, 7.0, 4.0
 
 
 class _Pair(NamedTuple):
@@ -134,13 +135,19 @@ class DamageFaults(DirectedSteps):
         permits that. When both batches are unreadable, a follower joins the ISR, and a consumer
         reads the partition from its start.
         """
-        places = [place for place in self._places() if self._may_be_alone(place)]
-        if not places:
-            return no_end
+        return self._spawn(self._play_damaged_lone_leader(fault, rng))
+
+    async def _play_damaged_lone_leader(self, fault: Fault, rng: random.Random) -> None:
+        began = self._world.loop.time()
+        if not await self._until(lambda: bool(self._lonely_places()), IN_SYNC_WITHIN_S):
+            return
+        places = self._lonely_places()
         place = places[int(fault.args[0]) % len(places)]
-        if not self._world.mover.needs_two(place.partition):
-            return no_end
-        return self._spawn(self._play_lone_leader(place, rng, fault.duration_ms / 1_000))
+        if self._world.mover.needs_two(place.partition):
+            await self._play_lone_leader(place, rng, began + fault.duration_ms / 1_000)
+
+    def _lonely_places(self) -> list[Place]:
+        return [place for place in self._places() if self._may_be_alone(place)]
 
     def _may_be_alone(self, place: Place) -> bool:
         state = place.state
@@ -151,8 +158,8 @@ class DamageFaults(DirectedSteps):
             and state.isr_ids == set(state.replicas)
         )
 
-    async def _play_lone_leader(self, place: Place, rng: random.Random, whole_s: float) -> None:
-        began, partition = self._world.loop.time(), place.partition
+    async def _play_lone_leader(self, place: Place, rng: random.Random, end_s: float) -> None:
+        partition = place.partition
         if self._config(place).get(UNCLEAN) != "true":
             Operator(self._world).permit_unclean_elections(partition.topic)
         if not await self._all_hold(place, COMMON_BATCHES):
@@ -172,7 +179,7 @@ class DamageFaults(DirectedSteps):
                 found = await self._checked(
                     [lone.leader],
                     lambda: self._evidence(lone.leader, led.topic_id, partition.partition) >= 2,
-                    began + whole_s - JOINS_WITHIN_S - self._world.loop.time(),
+                    end_s - JOINS_WITHIN_S - self._world.loop.time(),
                 )
             lift()
             joined = found and await self._until(

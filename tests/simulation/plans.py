@@ -33,7 +33,7 @@ LATE_WATCH = "late_watch"
 UPGRADE_SHARE = 0.05
 UPGRADE = "rolling_upgrade"
 # Likewise faults that take a partition for themselves, each drawn last with this share.
-LAST_SHARE = 0.1
+LAST_SHARE = 0.15
 LAST_DRAWN = ("damaged_lone_leader", "unanswered_produce")
 
 
