@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mutants.tree import environment
+from mutants.tree import environment, found_in
 
 MAX_SEEDS = 500
 # Exceptions find nothing, nor do seeds in which too little happened: the search goes on behind
@@ -74,7 +74,7 @@ def simulate(
 
 def replay(tree: Path, plan: str) -> Verdict:
     """The stored plan of this name."""
-    path = f"tests/simulation/regressions/{plan}.txt"
+    path = found_in(tree, f"tests/simulation/regressions/{plan}.txt")
     found = _run(tree, "simulation", "--json", f"--plan={path}")
     if found["name"] in NO_FINDINGS:
         return Verdict("", 1, 1)

@@ -1,11 +1,11 @@
-"""A copy of what a check needs, with one bug planted in it."""
+"""A copy of what a check needs, or of the changed part of it, with one bug planted in it."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,17 +21,29 @@ REACHED = "reached"
 
 
 @contextmanager
-def planted_tree(mutant: Mutant) -> Iterator[Path]:
+def planted_tree(mutant: Mutant, parts: Sequence[str] = COPIED) -> Iterator[Path]:
     """Yields a copy of the code with the bug.
+
+    - `parts`: what is copied; all else is used where it is, and must not change meanwhile
 
     Raises `PatchError` if the bug does not fit the code."""
     with tempfile.TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as name:
         tree = Path(name)
-        for part in COPIED:
+        for part in parts:
             copy(ROOT / part, tree / part)
         apply(mutant, tree)
         plant_counters(mutant, tree)
         yield tree
+
+
+def changed_parts(mutant: Mutant) -> list[str]:
+    """Returns the parts that the bug changes."""
+    return [part for part in IMPORTED_FROM if any(f.startswith(f"{part}/") for f in mutant.files)]
+
+
+def found_in(tree: Path, part: str) -> Path:
+    """Returns the part in the tree if it was copied, else the original."""
+    return tree / part if (tree / part).exists() else ROOT / part
 
 
 def copy(source: Path, target: Path) -> None:
@@ -65,8 +77,8 @@ def changed(name: str, tree: Path) -> list[int]:
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """For a process that imports from this tree alone."""
-    path = os.pathsep.join(str(tree / part) for part in IMPORTED_FROM)
+    """For a process that imports from this tree, and from the original what was not copied."""
+    path = os.pathsep.join(str(found_in(tree, part)) for part in IMPORTED_FROM)
     return {
         **os.environ,
         "PYTHONPATH": path,

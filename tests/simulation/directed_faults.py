@@ -8,22 +8,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from simulation.directed_steps import DirectedSteps, Place, is_between
 from simulation.faults import Fault
 from simulation.loop import SimProcess
 from simulation.metadata_faults import End, no_end
 from simulation.network import Call
-from simulation.partition_id import PartitionId
 from simulation.recovery_operator import MANUAL, Operator
 from simulation.recovery_operator import TIMEOUT_MS as CONSENT_TIMEOUT_MS
-from tidelog.batch import is_damaged
-from tidelog.log_format import walk_frames
-from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_broker.core.partition.partition import Partition
-from tidelog_broker.log.log import Log
-from tidelog_broker.log.log_errors import LogError
+from simulation.topic_plans import TOPICS
+from tidelog.model import NO_LEADER, Acks, TopicPartition
+from tidelog.v1.broker_pb2 import ProduceResponse
 from tidelog_runtime.metadata.schema import decode_leader_and_isr
 from tidelog_runtime.metadata.store import Put
 
@@ -35,6 +31,11 @@ HOLDER, MAX_HOLDERS = "named-", 12
 # Batches that are written to a leader that is cut off, and to its successor.
 OLD_TAIL_BATCHES = 3
 NEW_TAIL_BATCHES = 1
+# Topics whose producers wait for all in-sync replicas, and how many batches a producer writes there
+# although one has no answer: more than brokers remember. Batches this far apart are not sent
+# together.
+ANSWERED = frozenset(plan.name for plan in TOPICS if plan.acks is Acks.ALL)
+FURTHER_BATCHES, APART_S = 10, 0.2
 # Fractions of the fault's duration at which the steps are due.
 CUT_SECOND, CRASH_LEADER = 0.38, 0.62
 # Times within which a joiner leaves the ISR, joins it again, and registers again.
@@ -45,23 +46,6 @@ LEADERLESS_WITHIN_S, CONSENT_WITHIN_S = 5.0, 4.0
 # Times within which the registrations of dead members expire, and a replica that lacks records
 # would be elected.
 EXPIRES_WITHIN_S, ELECTED_WITHIN_S = 4.0, 1.0
-# Interval at which replicas are made to check their disks until all damage is found.
-SCRUB_AGAIN_S = 0.5
-
-
-class _Pair(NamedTuple):
-    """A leader and a follower that are damaged at different batches.
-
-    - `brokers`: the members of the ISR
-    - `follower`: the member that is damaged at another batch than the rest
-    - `shared`: base offsets of batches that all members hold
-    """
-
-    partition: TopicPartition
-    topic_id: str
-    brokers: list[int]
-    follower: int
-    shared: list[int]
 
 
 class DirectedFaults(DirectedSteps):
@@ -77,7 +61,7 @@ class DirectedFaults(DirectedSteps):
             "lost_join": self._lost_join,
             "needless_consent": self._needless_consent,
             "silent_successor": self._silent_successor,
-            "two_damages": self._two_damages,
+            "unanswered_produce": self._unanswered_produce,
             "late_watch": self._late_watch,
         }
 
@@ -266,104 +250,33 @@ class DirectedFaults(DirectedSteps):
         hosts = self._world.network.hosts
         return max((n for n in range(1, MAX_HOLDERS + 1) if _holder(n) in hosts), default=0)
 
-    # -- a leader and a follower that are damaged at different batches ---------------------------
+    # -- a producer that continues while one batch is without an answer --------------------------
 
-    def _two_damages(self, fault: Fault, rng: random.Random) -> End:
-        """Flips a bit in a committed batch of a leader, and in another one of an in-sync follower.
+    def _unanswered_produce(self, fault: Fault, _: random.Random) -> End:
+        """Loses the answer to one batch of a producer that continues to write.
 
-        All other members lose the leader's batch, so that only the follower has it. Then all
-        check their disks.
+        The batches behind it are answered. When the producer sends the first one again, its
+        leader has to remember it.
         """
-        pairs = [
-            pair
-            for place in self._places()
-            for follower in sorted(place.state.isr_ids - {place.state.leader})
-            if (pair := self._damageable(place, follower)) is not None
-        ]
-        if not pairs:
+        places = [place for place in self._places() if place.partition.topic in ANSWERED]
+        if not places:
             return no_end
-        choice = int(fault.args[0])
-        pair = pairs[choice % len(pairs)]
-        if not self._world.mover.needs_two(pair.partition):
-            return no_end
-        of_leader, of_follower = sorted(rng.sample(pair.shared, 2), reverse=choice % 2 == 1)
-        for broker_id in pair.brokers:
-            base_offset = of_follower if broker_id == pair.follower else of_leader
-            self._flip_in(broker_id, pair.partition, base_offset, rng)
-        return self._spawn(self._play_two_damages(pair, fault.duration_ms / 1_000))
-
-    def _damageable(self, place: Place, follower: int) -> _Pair | None:
-        """Returns the pair if all members hold two committed batches on their disks."""
-        brokers = sorted(place.state.isr_ids)
-        logs = [p.log for b in brokers if (p := self._replica(b, place.partition)) is not None]
-        led = self._led_by(place.state.leader, place.partition)
-        if len(logs) < len(brokers) or led is None:
-            return None
-        start = max(log.log_start_offset for log in logs)
-        end = min(led.high_watermark, min(log.flushed_offset for log in logs))
-        held = [self._bases(b, place.partition, start, end) for b in brokers]
-        shared = sorted(set.intersection(*held))
-        if len(shared) < 2:
-            return None
-        return _Pair(place.partition, led.topic_id, brokers, follower, shared)
-
-    def _replica(self, broker_id: int, partition: TopicPartition) -> Partition | None:
-        found = self._world.partitions_of(self._world.brokers[broker_id])
-        return next((p for p in found if p.name == partition and p.in_service), None)
-
-    def _bases(self, broker_id: int, partition: TopicPartition, start: int, end: int) -> set[int]:
-        replica = self._replica(broker_id, partition)
-        assert replica is not None
-        bases: set[int] = set()
-        with self._world.brokers[broker_id].machine.disk.looked_at():
-            try:
-                while start < end:
-                    batches = replica.log.read(start, max_bytes=1 << 20, up_to=end)
-                    if not batches:
-                        break
-                    bases |= {b.header.base_offset for b in batches if not is_damaged(b.header)}
-                    start = batches[-1].header.next_offset
-            except LogError:
-                return set()
-        return bases
-
-    def _flip_in(
-        self, broker_id: int, partition: TopicPartition, base_offset: int, rng: random.Random
-    ) -> None:
-        replica, disk = (
-            self._replica(broker_id, partition),
-            self._world.brokers[broker_id].machine.disk,
+        place = places[int(fault.args[0]) % len(places)]
+        host = self._world.write_to(
+            place.partition, place.state.leader, FURTHER_BATCHES, apart_s=APART_S
         )
-        assert replica is not None
-        assert isinstance(replica.log, Log)
-        with disk.looked_at():
-            target = replica.log.frames_from(base_offset)
-            assert target is not None
-            file = disk.open(target.path)
-            position = target.place.position
-            frames = walk_frames(file.read_at, target.end, start=position, verify=False)
-            position += rng.randrange(next(iter(frames)).size)
-        disk.flip_bit(target.path, position, rng.randrange(8))
-        self._world.trace("bit_flipped", path=target.path, position=position)
-        place = PartitionId(replica.topic_id, partition.partition)
-        self._world.data_losses.replica_damaged(broker_id, place)
+        lost: list[Call] = []
 
-    async def _play_two_damages(self, pair: _Pair, whole_s: float) -> None:
-        deadline = self._world.loop.time() + whole_s
-        while not all(self._has_evidence(b, pair) for b in pair.brokers):
-            if self._world.loop.time() >= deadline:
-                return
-            for broker_id in pair.brokers:
-                broker = self._world.brokers[broker_id].broker
-                if broker is not None:
-                    broker.scrubber.begin_pass(full_rate=True)
-            await asyncio.sleep(SCRUB_AGAIN_S)
-        self._reach("two_damages")
+        def is_lost(call: Call, answer: object) -> bool:
+            if lost or call.source.host != host or not isinstance(answer, ProduceResponse):
+                return False
+            if any(partition.HasField("error") for partition in answer.partitions):
+                return False
+            lost.append(call)
+            self._reach("unanswered_produce")
+            return True
 
-    def _has_evidence(self, broker_id: int, pair: _Pair) -> bool:
-        prefix = f"{pair.topic_id}.{pair.partition.partition}@"
-        paths = self._world.brokers[broker_id].machine.disk.paths()
-        return any(p.parent.name == "evidence" and p.name.startswith(prefix) for p in paths)
+        return self._lose_answers(is_lost)
 
     # -- members that are back before the watch shows it -----------------------------------------
 

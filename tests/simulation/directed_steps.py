@@ -54,11 +54,18 @@ class DirectedSteps:
     def _spawn(self, work: Coroutine[None, None, None]) -> End:
         task = asyncio.create_task(work)
         self._tasks.append(task)
+        task.add_done_callback(self._ended)
 
         def end() -> None:
             task.cancel()
 
         return end
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Lets an error of a step end the world, as an error of a service does."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._world.fail(error)
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -82,6 +89,18 @@ class DirectedSteps:
         def end() -> None:
             if self._undo.pop(token, None) is not None:
                 self._world.network.lose_no_more(is_lost)
+
+        self._undo[token] = end
+        return end
+
+    def _lose_answers(self, is_lost: Callable[[Call, object], bool]) -> Callable[[], None]:
+        """Loses the answers for which `is_lost` holds, until the returned function is called."""
+        self._world.network.lose_answers(is_lost)
+        token = object()
+
+        def end() -> None:
+            if self._undo.pop(token, None) is not None:
+                self._world.network.lose_answers_no_more(is_lost)
 
         self._undo[token] = end
         return end

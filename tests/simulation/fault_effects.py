@@ -214,6 +214,8 @@ _LOOKS: dict[str, _Look] = {
     "needless_consent": _counted(lambda w, f: w.directed_reached[f.kind]),
     "two_damages": _counted(lambda w, f: w.directed_reached[f.kind]),
     "late_watch": _counted(lambda w, f: w.directed_reached[f.kind]),
+    "damaged_lone_leader": _counted(lambda w, f: w.directed_reached[f.kind]),
+    "unanswered_produce": _counted(lambda w, f: w.directed_reached[f.kind]),
     # The level is raised above that of the process which is the last one.
     "rolling_upgrade": _counted(_level),
     "move": _counted(_moves_wanted),

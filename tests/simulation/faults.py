@@ -210,14 +210,16 @@ KINDS: dict[str, Kind] = {
     "topic_deleted": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000)),
     "topic_recreated": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000), 1.5),
     "partitions_removed": Kind(lambda r, _: (r.randint(1, 2),), (3_000, 10_000), 1.5),
-    # Directed faults, whose steps depend on the leader; in stories only, except `late_watch`. The
-    # number chooses a partition.
+    # Directed faults, whose steps depend on the leader; in stories only, except those that `plans`
+    # draws last. The number chooses a partition.
     "older_tail": Kind(lambda r, _: (r.randrange(1_000),), (12_000, 14_000), 0.0),
     "lost_join": Kind(lambda r, _: (r.randrange(1_000),), (14_000, 15_000), 0.0),
     "silent_successor": Kind(_nothing, (16_000, 17_000), 0.0),
     "needless_consent": Kind(lambda r, _: (r.randrange(1_000),), (17_000, 18_000), 0.0),
     "two_damages": Kind(lambda r, _: (r.randrange(1_000),), (8_000, 9_000), 0.0),
     "late_watch": Kind(lambda r, _: (r.randrange(1_000),), (18_000, 18_000), 0.0),
+    "damaged_lone_leader": Kind(lambda r, _: (r.randrange(1_000),), (20_000, 20_000), 0.0),
+    "unanswered_produce": Kind(lambda r, _: (r.randrange(1_000),), (8_000, 8_000), 0.0),
     # Moves of partitions to other replicas; in stories only. A move that is reversed or cancelled
     # is so when the fault ends.
     "move": Kind(_two_numbers, (500, 6_000), 0.0),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeAlias
 
+from simulation.damage_faults import DamageFaults
 from simulation.data_losses import replica_in
 from simulation.directed_faults import DirectedFaults
 from simulation.directory_faults import DirectoryFaults
@@ -49,6 +50,7 @@ class FaultInjector:
         self.effects: Counter[str] = Counter()
         self._metadata = MetadataFaults(world)
         self._directed = DirectedFaults(world)
+        self._damage = DamageFaults(world)
         self._directories = DirectoryFaults(world)
         self._upgrades = UpgradeFaults(world)
         self._begin: dict[str, Callable[[Fault, random.Random], End]] = {
@@ -89,6 +91,7 @@ class FaultInjector:
             "clock_jump": self._clock_jump,
             **self._metadata.begin,
             **self._directed.begin,
+            **self._damage.begin,
             **self._directories.begin,
             **self._upgrades.begin,
         }
@@ -106,6 +109,7 @@ class FaultInjector:
         world = self._world
         world.trace("heal")
         self._directed.heal()
+        self._damage.heal()
         self._directories.heal()
         self._upgrades.heal()
         self._network.lift_all()

@@ -163,6 +163,8 @@ class Serving:
         call = self.call
         for observe in self.network.on_answer:
             observe(call.kind, call.source.host, call.target, answer)
+        if self.network.is_answer_lost(call, answer):
+            return
         self.network.send(call.target, call.source, call.settle, answer, answer_of=call.kind)
 
     def hung_up(self) -> None:
@@ -205,6 +207,7 @@ class Network:
         self.last_disturbance = 0
         # A dict, for its order.
         self._lost_requests: dict[Callable[[Call], bool], None] = {}
+        self._lost_answers: dict[Callable[[Call, object], bool], None] = {}
         # Disturbances that a message has met.
         self._effective: dict[int, None] = {}
 
@@ -255,8 +258,19 @@ class Network:
     def lose_no_more(self, is_lost: Callable[[Call], bool]) -> None:
         self._lost_requests.pop(is_lost, None)
 
+    def lose_answers(self, is_lost: Callable[[Call, object], bool]) -> None:
+        """Loses answers for which `is_lost` holds, until `lose_answers_no_more`."""
+        self._lost_answers[is_lost] = None
+
+    def lose_answers_no_more(self, is_lost: Callable[[Call, object], bool]) -> None:
+        self._lost_answers.pop(is_lost, None)
+
+    def is_answer_lost(self, call: Call, answer: object) -> bool:
+        return any(is_lost(call, answer) for is_lost in self._lost_answers)
+
     def lift_all(self) -> None:
         self._lost_requests.clear()
+        self._lost_answers.clear()
         self._disturbances.clear()
         self._reconsider()
 

@@ -32,6 +32,9 @@ LATE_WATCH = "late_watch"
 # show less.
 UPGRADE_SHARE = 0.05
 UPGRADE = "rolling_upgrade"
+# Likewise faults that take a partition for themselves, each drawn last with this share.
+LAST_SHARE = 0.15
+LAST_DRAWN = ("damaged_lone_leader", "unanswered_produce")
 
 
 # Kinds with which a plan continues whose faults had too little effect: they begin soon, are short,
@@ -83,6 +86,7 @@ def _draw(seed: int, size: Size) -> tuple[list[Fault], str]:
         plan.append(_draw_long(LATE_WATCH, rng, cluster))
     if rng.random() < UPGRADE_SHARE:
         plan.append(_draw_long(UPGRADE, rng, cluster))
+    plan += [_draw_long(k, rng, cluster) for k in LAST_DRAWN if rng.random() < LAST_SHARE]
     return plan, name
 
 

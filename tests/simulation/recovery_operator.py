@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 MANUAL = "manual"
+UNCLEAN = "unclean_leader_election"
 TIMEOUT_MS = 4_000
 NO_SUCH_TOPIC = "no-such-topic"
 NO_SUCH_PARTITION = 99
@@ -56,7 +57,11 @@ class Operator:
 
     def have_recovered_by_hand(self, topic: str) -> None:
         """Makes the topic's recovery manual, in the background."""
-        self._client.spawn(self._have_recovered_by_hand(topic))
+        self._client.spawn(self._alter(topic, {"recovery": MANUAL}))
+
+    def permit_unclean_elections(self, topic: str) -> None:
+        """Lets any live replica of the topic be elected, in the background."""
+        self._client.spawn(self._alter(topic, {UNCLEAN: "true"}))
 
     def ask_the_impossible(self) -> None:
         """Sends requests that must be rejected, in the background.
@@ -73,10 +78,10 @@ class Operator:
             if waiting and not over.is_set():
                 await self._client.spawn(self._consent(waiting, from_live_replicas=False))
 
-    async def _have_recovered_by_hand(self, topic: str) -> None:
+    async def _alter(self, topic: str, config: dict[str, str]) -> None:
         async with self._client.admin() as admin:
             with suppress(TidelogError):
-                await admin.alter_topic_config(topic, {"recovery": MANUAL}, timeout_ms=TIMEOUT_MS)
+                await admin.alter_topic_config(topic, config, timeout_ms=TIMEOUT_MS)
 
     def _waits(self, topic: str) -> bool:
         world = self._world

@@ -16,6 +16,8 @@ from simulation.stored_plans import StoredPlan, stored_plans
 # These plans always cover what so few seeds meet only by chance.
 COVERING_PLANS = frozenset(
     {
+        "answer-lost-while-others-arrive",
+        "damaged-leader-alone",
         "members-back-before-leader-lost",
         "shorter-log-of-newer-epoch",
         "unclean-election-brought-back",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from simulation.directed_faults import HOLDER, MAX_HOLDERS
@@ -37,6 +38,8 @@ TOLD_WITHIN_S = 10
 
 MAX_RECORDS_A_BATCH = 10
 GUEST_RECORDS = 5
+# Longer than a leader lets a reader wait for a batch that a follower may have.
+GUEST_READS_S = 12.0
 PRODUCER_NAME = "ship"
 # How long a holder of the name is left alone, and how long it writes on beside the next one.
 HOLDING_S = (5.0, 18.0)
@@ -85,6 +88,7 @@ class Workload:
         world.on_topic_created.append(self._visit)
         world.on_topic_given_up.append(self._leave)
         world.write_to = self._write_to
+        world.read_from_start = self._read_from_start
         self._guests = 0
 
     async def start(self) -> None:
@@ -330,35 +334,39 @@ class Workload:
         self._recorder.send_ended(name, partition, values, report, outcome=outcome)
         return not fenced
 
-    def _write_to(self, partition: TopicPartition, broker_id: int, batches: int) -> None:
+    def _write_to(
+        self, partition: TopicPartition, broker_id: int, batches: int, *, apart_s: float = 0.0
+    ) -> str:
         """Writes in the background as a client that knows only this broker.
 
         Other clients may know another leader.
         """
-        if self._stopping.is_set():
-            return
+        client = self._guest()
+        if not self._stopping.is_set():
+            writing = self._write_as_guest(client, partition, broker_id, batches, apart_s)
+            self._producing.append(client.spawn(writing))
+        return client.host
+
+    def _guest(self) -> ClientProcess:
         self._guests += 1
-        client = self._world.client(f"guest-{self._guests}")
-        acks = next(plan.acks for plan in self.topics if plan.name == partition.topic)
-        bootstrap = [self._world.brokers[broker_id].address]
-        writing = client.spawn(self._write_as_guest(client, partition, acks, bootstrap, batches))
-        self._producing.append(writing)
+        return self._world.client(f"guest-{self._guests}")
 
     async def _write_as_guest(
         self,
         client: ClientProcess,
         partition: TopicPartition,
-        acks: Acks,
-        bootstrap: list[str],
+        broker_id: int,
         batches: int,
+        apart_s: float,
     ) -> None:
+        acks = next(plan.acks for plan in self.topics if plan.name == partition.topic)
         plan = TopicPlan(partition.topic, 1, 1, acks=acks)
         producer = client.producer(
-            bootstrap,
+            [self._world.brokers[broker_id].address],
             acks=acks,
             linger_ms=0,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
-            delivery_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS if apart_s else REQUEST_TIMEOUT_MS,
         )
         async with producer:
             handed_over = []
@@ -367,10 +375,31 @@ class Workload:
                 delivery = await self._hand_over(producer, client.name, partition, values)
                 if delivery is not None:
                     handed_over.append((delivery, values))
+                if apart_s:
+                    await asyncio.sleep(apart_s)
             for delivery, values in handed_over:
                 await self._settle(delivery, client.name, plan, partition, values)
 
     # -- reading ---------------------------------------------------------------------------
+
+    def _read_from_start(self, partition: TopicPartition) -> None:
+        """Reads in the background; what it reads is not part of the history."""
+        if not self._stopping.is_set():
+            client = self._guest()
+            self._producing.append(client.spawn(self._read_as_guest(client, partition)))
+
+    async def _read_as_guest(self, client: ClientProcess, partition: TopicPartition) -> None:
+        with suppress(TimeoutError):
+            async with (
+                asyncio.timeout(GUEST_READS_S),
+                client.consumer(max_wait_ms=FETCH_WAIT_MS, on_damage="skip") as consumer,
+            ):
+                consumer.assign([partition], start=OffsetPosition.EARLIEST)
+                while True:
+                    try:
+                        await consumer.poll(POLL_TIMEOUT_MS)
+                    except TidelogError:
+                        await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _read_ends(self, client: ClientProcess, name: str) -> None:
         rng = self._world.rng(f"workload/{name}")

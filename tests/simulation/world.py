@@ -71,6 +71,28 @@ class Settings:
     keep_trace: bool = False
 
 
+class WriteTo(Protocol):
+    """Writes a number of batches to a partition, through one broker; returns the client's host.
+
+    With `apart_s`, the batches are so far apart, and the client sends them again and learns of
+    other leaders.
+    """
+
+    def __call__(
+        self, partition: TopicPartition, broker_id: int, batches: int, *, apart_s: float = 0.0
+    ) -> str: ...
+
+
+def _write_nothing(
+    partition: TopicPartition,  # noqa: ARG001
+    broker_id: int,  # noqa: ARG001
+    batches: int,  # noqa: ARG001
+    *,
+    apart_s: float = 0.0,  # noqa: ARG001
+) -> str:
+    return ""
+
+
 # The share of seeds that limit the bytes by which an ISR member may lag, and the limit. It is lower
 # than users may set, since batches here have a hundred bytes.
 LAG_BYTES_SHARE = 0.4
@@ -110,8 +132,9 @@ class World:
         # Called with a topic that exists now, and with one that is about to be deleted for good.
         self.on_topic_created: list[Callable[[str], None]] = []
         self.on_topic_given_up: list[Callable[[str], None]] = []
-        # Writes a number of batches to a partition, through one broker alone.
-        self.write_to: Callable[[TopicPartition, int, int], None] = lambda *_: None
+        self.write_to: WriteTo = _write_nothing
+        # Reads a partition from its start, once.
+        self.read_from_start: Callable[[TopicPartition], None] = lambda _: None
         # How often a directed fault of each kind reached the step that it is for.
         self.directed_reached: Counter[str] = Counter()
         self._on_log: list[OnLog] = []
