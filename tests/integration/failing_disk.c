@@ -1,6 +1,7 @@
-/* A disk that is slow, has no inodes or is read-only: preloaded into a broker, this delays or
-   rejects what the broker asks of files below $FAILING_DISKS/<name>/, as $FAILING_DISKS/<name>.disk
-   says: "SYNC_MS CREATE_ERRNO WRITE_ERRNO WRITE_MS". Without that file all calls are the kernel's alone. */
+/* A disk that is slow, hangs, has no inodes, is read-only or fails: preloaded into a broker, this
+   delays or rejects what the broker asks of files below $FAILING_DISKS/<name>/, as
+   $FAILING_DISKS/<name>.disk says: "SYNC_MS CREATE_ERRNO WRITE_ERRNO WRITE_MS SYNC_ERRNO". Without
+   that file all calls are the kernel's alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,13 +19,17 @@
 
 struct faults {
   long sync_ms, write_ms;
-  int create_errno, write_errno;
+  int create_errno, write_errno, sync_errno;
 };
+
+enum call { SYNC_CALL, WRITE_CALL };
+
+static const long STEP_MS = 20;
 
 #define KERNELS(name) __typeof__(&name) kernels = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
 static struct faults of_path(const char *path) {
-  struct faults found = {0, 0, 0, 0};
+  struct faults found = {0, 0, 0, 0, 0};
   const char *root = getenv("FAILING_DISKS");
   char control[PATH_MAX], text[64];
   size_t prefix = root == NULL ? 0 : strlen(root);
@@ -37,8 +42,8 @@ static struct faults of_path(const char *path) {
   ssize_t length = read(file, text, sizeof text - 1);
   close(file);
   text[length > 0 ? length : 0] = '\0';
-  sscanf(text, "%ld %d %d %ld", &found.sync_ms, &found.create_errno, &found.write_errno,
-         &found.write_ms);
+  sscanf(text, "%ld %d %d %ld %d", &found.sync_ms, &found.create_errno, &found.write_errno,
+         &found.write_ms, &found.sync_errno);
   return found;
 }
 
@@ -50,9 +55,14 @@ static struct faults of_file(int descriptor) {
   return of_path(path);
 }
 
-static void wait_for_disk(long ms) {
-  struct timespec span = {ms / 1000, ms % 1000 * 1000000};
-  if (ms > 0) nanosleep(&span, NULL);
+/* Ends early when the disk is sound again. Returns the faults at its end. */
+static struct faults wait_for_disk(int descriptor, enum call call) {
+  struct timespec step = {0, STEP_MS * 1000000};
+  for (long waited_ms = 0;; waited_ms += STEP_MS) {
+    struct faults faults = of_file(descriptor);
+    if (waited_ms >= (call == SYNC_CALL ? faults.sync_ms : faults.write_ms)) return faults;
+    nanosleep(&step, NULL);
+  }
 }
 
 static int rejects(int error) {
@@ -91,9 +101,7 @@ int mkdir(const char *path, mode_t mode) {
 #define WRITE(name, offset)                                                                \
   ssize_t name(int file, const struct iovec *parts, int count, offset at, int flags) {    \
     KERNELS(name);                                                                         \
-    struct faults faults = of_file(file);                                                  \
-    wait_for_disk(faults.write_ms);                                                        \
-    if (rejects(faults.write_errno)) return -1;                                            \
+    if (rejects(wait_for_disk(file, WRITE_CALL).write_errno)) return -1;                   \
     return kernels(file, parts, count, at, flags);                                         \
   }
 
@@ -101,11 +109,11 @@ int mkdir(const char *path, mode_t mode) {
 WRITE(pwritev2, off_t)
 WRITE(pwritev64v2, off64_t)
 
-#define SYNC(name)                                           \
-  int name(int descriptor) {                                 \
-    KERNELS(name);                                           \
-    wait_for_disk(of_file(descriptor).sync_ms);              \
-    return kernels(descriptor);                              \
+#define SYNC(name)                                                           \
+  int name(int descriptor) {                                                 \
+    KERNELS(name);                                                           \
+    if (rejects(wait_for_disk(descriptor, SYNC_CALL).sync_errno)) return -1; \
+    return kernels(descriptor);                                              \
   }
 
 SYNC(fsync)

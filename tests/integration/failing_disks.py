@@ -1,8 +1,9 @@
-"""Disks of single brokers of a local cluster that are slow, lack inodes or become read-only.
+"""Disks of single brokers of a local cluster that are slow, hang, lack inodes, become read-only or
+fail.
 
 If this process may mount, a real file system runs out of inodes and rejects writes. Otherwise, and
-for slow answers, which no file system can simulate, a library that is preloaded into the broker
-(`failing_disk.c`) delays or fails its system calls."""
+for slow answers and I/O errors, which no file system can simulate, a library that is preloaded into
+the broker (`failing_disk.c`) delays or fails its system calls."""
 
 from __future__ import annotations
 
@@ -70,12 +71,13 @@ class Preloaded:
         create: int = 0,
         write: int = 0,
         write_ms: int = 0,
+        sync: int = 0,
     ) -> None:
-        """`sync_ms`, `write_ms`: how long each call takes; writes count if they go to open logs.
-        `create`, `write`: error numbers; 0: the call succeeds."""
+        """`sync_ms`, `write_ms`: how long each call takes, or until `sound`; writes count if they
+        go to open logs. `create`, `write`, `sync`: error numbers; 0: the call succeeds."""
         control = self._control(broker_id)
         new = control.with_suffix(".new")
-        new.write_text(f"{sync_ms} {create} {write} {write_ms}")
+        new.write_text(f"{sync_ms} {create} {write} {write_ms} {sync}")
         new.replace(control)
 
     def _control(self, broker_id: int) -> Path:

@@ -6,6 +6,7 @@ that `explain` suggests ends it. One cluster serves all tests; broker FAILING ha
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -21,26 +22,29 @@ from integration.explaining import (
     append,
     assert_not_blamed,
     causes_of,
+    create_pairs,
+    split,
     text_of,
     the,
     tidelog,
     until_found,
 )
 from integration.failing_disks import FailingDisk, Preloaded, failing_disk
+from integration.load import load
 from integration.logs import LogSince
 from integration.suggested_steps import until_gone, without_standby
-from integration.topics import create_topic, describe, new_name, read, until_in_sync
+from integration.topics import create_topic, describe, new_name, read, until_in_sync, write
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Admin, Producer
 from tidelog.errors import TidelogError
 from tidelog.log_dump import dump_log, segment_paths
-from tidelog.model import Acks
 from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
 
 FAILING, SLOW, WELL = 1, 2, 3
 SYNC_MS = WRITE_MS = 1_500
+HANG_MS = 30_000
 # Enough that several segments are written, the newest one partly.
 RECORDS = 34
 VALUE = bytes(range(256)) * 24
@@ -224,16 +228,48 @@ async def test_flipped_bits_on_a_follower_are_explained_beside_a_leaders_full_di
     await until_in_sync(cluster, "full")
 
 
-async def test_a_leaders_disk_that_becomes_read_only_is_explained(world: World) -> None:
+@dataclass(frozen=True)
+class Failure:
+    """How a disk fails. `become_read_only`: the file system as a whole; otherwise each write
+    fails with that error. `message`: what the broker reports."""
+
+    message: str
+    become_read_only: bool = False
+    write: int = 0
+
+    def begin(self, world: World) -> None:
+        if self.become_read_only:
+            world.disk.become_read_only()
+        else:
+            world.preloaded.set(FAILING, create=self.write, write=self.write)
+
+    def end(self, world: World) -> None:
+        """Called while the broker does not run."""
+        if self.become_read_only:
+            world.disk.mount_writable()
+        else:
+            world.preloaded.sound(FAILING)
+
+
+FAILURES = {
+    "read-only": Failure(
+        "Read-only file system; mount the file system writable", become_read_only=True
+    ),
+    "EIO": Failure("Input/output error; check the disk", write=errno.EIO),
+}
+
+
+@pytest.mark.rule("failing-disk-transfers-leadership")
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
+async def test_a_leaders_failing_disk_is_explained(world: World, failure: Failure) -> None:
     cluster, topic = world.cluster, new_name("sea")
     # A sync that runs when the file system is aborted fails with EIO instead of EROFS.
     described = await create_topic(cluster, topic, 3, 3, {"durability": "synced"})
     led = next(p.partition for p in described.partitions if p.leader == FAILING)
-    name = f"{topic}/{led}"
-    await append(cluster, name, [b"before"], Acks.ALL)
+    await write(cluster, topic, [b"before"], led)
     async with without_standby(cluster):
-        world.disk.become_read_only()
-        await append(cluster, name, [b"meanwhile"], Acks.ALL)
+        failure.begin(world)
+        await write(cluster, topic, [b"meanwhile"], led)
         found = await until_found(cluster, ("disk_error", FAILING), ("no_standby", -1))
         failing = the(found, "disk_error")
         leader = (await describe(cluster, topic)).partitions[led].leader
@@ -242,16 +278,60 @@ async def test_a_leaders_disk_that_becomes_read_only_is_explained(world: World) 
         assert f"the disk of broker {FAILING} fails since" in failing.summary
         assert "leadership of 1 partition transferred to other brokers" in failing.summary
         assert f"broker {FAILING} led it in epoch 0, its writes have failed for" in text_of(failing)
-        assert "Read-only file system; mount the file system writable" in text_of(failing)
+        assert failure.message in text_of(failing)
         assert not causes_of(found) & {("command_overdue", FAILING), ("command_backlog", FAILING)}
         assert_not_blamed(found, world.by_leader[WELL])
 
         step = failing.next_step
         assert f"Stop broker {FAILING}, repair the disk and mount it writable, and start" in step
         await cluster.stop_broker(FAILING)
-        world.disk.mount_writable()
+        failure.end(world)
         cluster.start_broker(FAILING)
         await until_gone(cluster, "disk_error")
     await until_in_sync(cluster, topic)
     values = [record.value for record in await read(cluster, topic)]
     assert values == [b"before", b"meanwhile"]
+
+
+@pytest.mark.rule("failing-disk-transfers-leadership")
+async def test_leaders_whose_syncs_hang_and_fail_are_explained(world: World) -> None:
+    """At broker SLOW no call fails: a sync does not return, and the broker stays registered. At
+    broker FAILING each sync fails."""
+    cluster, topic = world.cluster, new_name("synced")
+    pairs = await create_pairs(cluster, topic, {"durability": "synced", "min_insync_replicas": "1"})
+    slow, failing = pairs[SLOW, WELL], pairs[FAILING, WELL]
+    log = LogSince(cluster.broker_process(SLOW).log_path)
+    # Its writes fail if they are not acknowledged within 25 s.
+    async with load(cluster, topic, split(slow)[1]) as written:
+        world.preloaded.slow(SLOW, HANG_MS)
+        world.preloaded.set(FAILING, sync=errno.EIO)
+        await write(cluster, topic, [b"record of another"], split(failing)[1])
+        both = (("disk_error", SLOW), ("disk_error", FAILING))
+        hang = f"a sync of {slow} has not returned for"
+        found = await until_found(cluster, *both, containing=(hang,))
+        await written.acknowledges(20)
+    described = (await describe(cluster, topic)).partitions
+    hanging, fails = the(found, "disk_error", SLOW), the(found, "disk_error", FAILING)
+    silent = {("broker_unreachable", SLOW), ("broker_paused", SLOW), ("broker_busy", SLOW)}
+
+    assert [described[split(name)[1]].leader for name in (slow, failing)] == [WELL, WELL]
+    assert f"the disk of broker {SLOW} hangs: a sync does not return" in hanging.summary
+    assert f"the disk of broker {FAILING} fails since" in fails.summary
+    assert hang in text_of(hanging)
+    assert not causes_of(found) & {*silent, ("replica_dead", SLOW)}
+    assert not log.state_changes("registration_lost")
+    assert_not_blamed(found, world.by_leader[WELL])
+
+    assert "If its syncs return, the broker continues by itself" in hanging.next_step
+    world.preloaded.sound(SLOW)
+    assert f"Stop broker {FAILING}, repair the disk" in fails.next_step
+    await cluster.stop_broker(FAILING)
+    world.preloaded.sound(FAILING)
+    cluster.start_broker(FAILING)
+    await until_found(cluster, ("disk_error", SLOW), containing=("syncs return again",))
+    await until_in_sync(cluster, topic)
+    written.assert_all_in(await read(cluster, topic))
+    # Only a restart ends the minute in which it may hang again.
+    await cluster.stop_broker(SLOW)
+    cluster.start_broker(SLOW)
+    await until_gone(cluster, "disk_error")

@@ -24,11 +24,10 @@ from integration.explaining import (
     split,
     text_of,
     the,
-    tidelog,
     until_found,
 )
+from integration.suggested_steps import carried_out, commands_of
 from integration.topics import until_in_sync
-from tidelog.cli.exit_status import ExitStatus
 from tidelog.inspection.state_reports import Explanation
 from tidelog.model import Acks
 from tidelog_runtime.local.cluster import LocalCluster
@@ -135,10 +134,8 @@ async def test_after_consent_the_unclean_election_is_reported_with_its_epoch(
 ) -> None:
     cluster, name = rebooted.cluster, rebooted.manual[1, 2]
     topic, partition = split(name)
-    status, output = await tidelog(
-        cluster, "topics", "recover", topic, "--partition", str(partition), "--yes"
-    )
-    assert status == ExitStatus.DONE, output
+    [command] = commands_of(the(await explained(cluster, of(name)), "no_leader"))
+    await carried_out(cluster, command, "--yes")
     found = await explained(cluster, of(name))
     still = await explained(cluster, of(rebooted.manual[2, 1]))
 

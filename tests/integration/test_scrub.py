@@ -16,14 +16,25 @@ from integration.clusters import running_cluster
 from integration.explaining import assert_not_blamed, text_of, the, tidelog, until_found
 from integration.explaining import explained as explanation_of
 from integration.logs import LogSince
+from integration.reconfigured import restart_broker
 from integration.scraped import scrape
-from integration.topics import create_topic, new_name, read, until_in_sync, until_led_by_another
-from integration.waiting import TIMEOUT_SECONDS, until
+from integration.suggested_steps import until_gone
+from integration.topics import (
+    create_topic,
+    new_name,
+    read,
+    read_values,
+    until_in_sync,
+    until_led_by_another,
+)
+from integration.waiting import TIMEOUT_SECONDS, until, until_true
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Consumer, Producer
 from tidelog.client.descriptions import TopicDescription
+from tidelog.client.scrubbing import scrub_broker
 from tidelog.errors import RecordsDamagedError
 from tidelog.inspection.explain import causes
+from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.log_dump import dump_log, segment_paths
 from tidelog.model import TopicPartition
 from tidelog_runtime.demo.replicas import find_replica
@@ -32,7 +43,9 @@ from tidelog_runtime.local.cluster import LocalCluster
 RECORDS = 48
 VALUE = bytes(range(256)) * 16
 # The smallest possible segments: each has some of the records.
-CONFIG = {"segment_bytes": str(64 << 10)}
+SEGMENT_BYTES = 64 << 10
+CONFIG = {"segment_bytes": str(SEGMENT_BYTES)}
+SCRUB_PERIOD_MS = 5_000
 BROKERS = (1, 2, 3)
 # The scrub checks data on the disk, and leaves data that is only in memory to the next pass.
 FLUSHED_SOON = {"flush_interval_ms": 500}
@@ -60,13 +73,13 @@ def replica_of(cluster: LocalCluster, topic: TopicDescription, broker_id: int) -
     return find_replica(cluster.broker_data_dir(broker_id), topic.name, 0, topic.topic_id)
 
 
-def flip_in_oldest_segment(replica: Path) -> int:
-    """Flips a byte in its second batch; returns the offset of its record."""
-    oldest, *later = segment_paths(replica)
-    assert later, "the oldest segment is closed"
-    info = [info for _, info in dump_log(oldest)][1]
+def flip_in_segment(replica: Path, number: int = 0) -> int:
+    """Flips a byte in the second batch of a closed segment, by default the oldest one; returns the
+    offset of its record."""
+    closed = segment_paths(replica)[:-1]
+    info = [info for _, info in dump_log(closed[number])][1]
     assert info.header is not None
-    with oldest.open("r+b") as file:
+    with closed[number].open("r+b") as file:
         file.seek(info.position + info.size - 5)
         [byte] = file.read(1)
         file.seek(-1, 1)
@@ -113,7 +126,7 @@ async def test_a_flipped_byte_is_repaired_before_it_is_read(
     damaged = partition.leader if role == "leader" else follower
     replica, log = replica_of(cluster, topic, damaged), log_of(cluster, damaged)
     found_before = await damage_found_by_scrub(cluster, damaged)
-    flip_in_oldest_segment(replica)
+    flip_in_segment(replica)
     assert len(faults(replica)) == 1
 
     await scrub_until(cluster, damaged, log, "replica_repaired", "completed")
@@ -161,7 +174,7 @@ async def test_in_the_only_copy_just_the_damaged_batch_becomes_unreadable(
     damaged = topic.partitions[0].leader
     replica, log = replica_of(cluster, topic, damaged), log_of(cluster, damaged)
     found_before = await damage_found_by_scrub(cluster, damaged)
-    lost = flip_in_oldest_segment(replica)
+    lost = flip_in_segment(replica)
 
     await scrub_until(cluster, damaged, log, "batch_damaged", "failed")
     found = await until_found(cluster, (causes.RECORDS_DAMAGED, damaged))
@@ -183,14 +196,19 @@ async def test_in_the_only_copy_just_the_damaged_batch_becomes_unreadable(
     assert len(await read(cluster, bystander.name)) == RECORDS
 
 
-async def test_a_pass_that_its_bound_delays_is_reported(
+async def test_a_delayed_pass_is_reported_and_after_a_restart_finds_damage_by_itself(
     tmp_path: Path,
 ) -> None:
-    bounded = FLUSHED_SOON | {"scrub_period_ms": 1_000, "scrub_bytes_per_second": 1 << 10}
+    """No command begins a pass here. The restart changes the settings, as the finding suggests."""
+    slowly = {"scrub_period_ms": SCRUB_PERIOD_MS, "scrub_bytes_per_second": 1 << 10}
+    # No later pass begins within the test.
+    sufficient = {"scrub_period_ms": 3_600_000, "scrub_bytes_per_second": 8 << 20}
     async with running_cluster(
-        tmp_path, brokers=1, controllers=1, broker_config=bounded
+        tmp_path, brokers=2, controllers=1, broker_config=FLUSHED_SOON | {"scrub_period_ms": 0}
     ) as cluster:
-        await written(cluster, 1)
+        topic = await written(cluster, 2)
+        replica, log = replica_of(cluster, topic, 1), log_of(cluster, 1)
+        await restart_broker(cluster, 1, slowly)
         why = "scrub_bytes_per_second bounds its rate"
         found = await until_found(cluster, (causes.SCRUB_OVERDUE, 1), containing=(why,))
         late = the(found, causes.SCRUB_OVERDUE)
@@ -198,3 +216,37 @@ async def test_a_pass_that_its_bound_delays_is_reported(
         assert "Raise the setting of broker 1 that is named" in late.next_step
         metrics = await scrape(cluster.broker_metrics(1))
         assert (metrics.value("scrub_overdue_seconds") or 0) > 0
+
+        before = await scrub_progress(cluster, 1)
+        assert before.running
+        assert 0 < before.pass_bytes < 2 * SEGMENT_BYTES
+        flip_in_segment(replica, 2)
+        await until_in_sync(cluster, topic.name)
+        await restart_broker(cluster, 1, sufficient)
+        await until_true(
+            lambda: bool(log.state_changes("replica_repaired", "completed")), "it is repaired"
+        )
+        await until_gone(cluster, causes.SCRUB_OVERDUE)
+
+        async def ended() -> ScrubProgress | None:
+            progress = await scrub_progress(cluster, 1)
+            return None if progress.running else progress
+
+        after = await until(ended, "the pass has ended")
+        await until_in_sync(cluster, topic.name)
+        values = await read_values(cluster, topic.name)
+
+    [event] = log.events("scrub_found_damage")
+    assert event["partition"] == f"{topic.name}/0"
+    assert after is not None
+    assert after.passes == 1
+    assert after.last_pass_began_ms == before.pass_began_ms
+    assert after.damage_found == 1
+    assert faults(replica) == []
+    assert values == [b"%d " % number + VALUE for number in range(RECORDS)]
+
+
+async def scrub_progress(cluster: LocalCluster, broker_id: int) -> ScrubProgress:
+    return await scrub_broker(
+        cluster.broker_address(broker_id), begin=False, full_rate=False, timeout_seconds=10
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -26,10 +27,20 @@ from integration.logs import LogSince
 from integration.reconfigured import directory_id, restart_broker
 from integration.single_service import SingleService
 from integration.suggested_steps import until_gone, without_standby
-from integration.topics import create_topic, new_name, read, until_in_sync, until_isr, write
+from integration.topics import (
+    create_topic,
+    new_name,
+    read,
+    read_values,
+    until_in_sync,
+    until_isr,
+    write,
+)
 from integration.waiting import until_true
 from tidelog.inspection.explain import causes
 from tidelog.inspection.state_reports import Finding
+from tidelog_broker.log.checkpoint import HIGH_WATERMARKS
+from tidelog_broker.storage.data_directory import REVISION_FILE
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import Setting
 
@@ -42,7 +53,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
-    async with running_cluster(tmp_path_factory.mktemp("ids")) as running:
+    # State files are replaced soon after each change.
+    settings = {"checkpoint_interval_ms": 500}
+    directory = tmp_path_factory.mktemp("ids")
+    async with running_cluster(directory, broker_config=settings) as running:
         yield running
 
 
@@ -193,12 +207,59 @@ async def test_a_copy_is_intact_only_after_a_clean_stop(
     assert [line["event"] for line in log.events("data_directory_not_intact")]
 
 
+async def test_a_backup_copied_over_the_files_is_recognized_after_a_reboot(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """A `synced` topic trusts a directory whose machine was only rebooted."""
+    data, backup, topic = cluster.broker_data_dir(3), tmp_path / "backup", new_name("restored")
+    await create_topic(cluster, topic, config=LENIENT | {"durability": "synced"})
+    await write(cluster, topic, [b"before"])
+    log = registration_log(cluster, 3)
+    await cluster.kill(3)
+    await restart_broker(cluster, 3, {"boot_id_file": other_boot(tmp_path, 2)})
+    assert await last_registration(log) == ""
+    await until_in_sync(cluster, topic)
+
+    cluster.pause(3)
+    copy_over(data, backup)
+    cluster.resume(3)
+    backed_up = file_ids(data)
+    await write(cluster, topic, [b"after"])
+    await until_true(lambda: file_ids(data) != backed_up, "a state file is replaced")
+    log = registration_log(cluster, 3)
+    await cluster.kill(3)
+    copy_over(backup, data)
+    other_boot(tmp_path, 3)
+    cluster.start_broker(3)
+    assert "copied or restored without a clean stop" in await last_registration(log)
+    await until_in_sync(cluster, topic)
+    assert await read_values(cluster, topic) == [b"before", b"after"]
+
+
+def copy_over(source: Path, target: Path) -> None:
+    """Existing files keep their inodes."""
+    target.mkdir(exist_ok=True)
+    subprocess.run(["cp", "-a", f"{source}/.", str(target)], check=True)
+
+
+def file_ids(data: Path) -> list[int]:
+    """Of the files that are replaced by new ones when something is committed."""
+    return [(data / name).stat().st_ino for name in (REVISION_FILE, HIGH_WATERMARKS)]
+
+
+def other_boot(directory: Path, number: int) -> str:
+    """The path of a file with the boot id of another machine, or of a later boot."""
+    path = directory / "boot_id"
+    path.write_text(f"boot {number}")
+    return str(path)
+
+
 async def test_a_copied_directory_waits_for_the_original(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """The copy does not end the registration of a living broker."""
+    """The copy, on another machine, does not end the registration of a living broker."""
     shutil.copytree(cluster.broker_data_dir(1), tmp_path / "second-data")
-    twin = second_process(cluster, tmp_path, 1)
+    twin = second_process(cluster, tmp_path, 1, boot_id_file=other_boot(tmp_path, 2))
     log = registration_log(cluster, 1)
     twin.process.start()
     try:
