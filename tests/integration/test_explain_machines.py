@@ -177,6 +177,8 @@ async def test_a_broker_at_its_memory_limit_is_explained(world: World) -> None:
             await cluster.kill(SHORT)
             cluster.start_broker(SHORT)
             await cluster.ready()
+            await until_in_sync(cluster, TOPIC)
+            await lead_as_preferred(cluster)
         assert process.died, "a broker without memory has never ended by itself"
         found = await until_found(cluster, ("replica_dead", SHORT), ("no_standby", -1))
         # Not the lines of the interpreter, which prints errors that it cannot raise.
