@@ -17,6 +17,7 @@ from faults.explicable import (
     BLAMING,
     EXPLICABLE,
     LASTING,
+    OF_LINKS,
     OF_THE_MACHINE,
     SHORT_OF_CPU_S,
     STRIKE_ALL,
@@ -278,8 +279,7 @@ def _blames_others(finding: Finding, touched: frozenset[str] | None) -> bool:
         return False
     if finding.broker < 0 or f"broker-{finding.broker}" in touched:
         return False
-    if finding.cause != causes.REPLICA_CUT_OFF:
+    if finding.cause not in OF_LINKS:
         return True
-    # A link has two ends.
     words = " ".join((finding.summary, *finding.evidence)).replace("broker ", "broker-")
     return not any(re.search(rf"\b{broker}\b", words) for broker in touched)

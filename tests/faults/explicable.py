@@ -137,7 +137,18 @@ EXPLICABLE: dict[str, Explicable] = {
             ),
         )
     ),
-    "drop_packets": Explicable(nothing=_LATE),
+    "drop_packets": Explicable(
+        (
+            _one(
+                8.0,
+                "segments count over 10 s, of which the packets sent before are a part, and "
+                "reports are taken every 2 s",
+                causes.PACKETS_LOST,
+                # Its answer, or the connection to it, may be late as well.
+                causes.BROKER_UNREACHABLE,
+            ),
+        )
+    ),
     "delay_clients": Explicable(nothing=_CLIENTS),
     "cut_off_clients": Explicable(nothing=_CLIENTS),
     "hang_answers": Explicable(nothing=_CLIENTS),
@@ -186,6 +197,7 @@ BLAMING = frozenset(
         causes.DISK_ERROR,
         causes.REPLICA_CORRUPT,
         causes.REPLICA_REJECTS,
+        causes.PACKETS_LOST,
         causes.REPLICA_CUT_OFF,
         causes.BROKER_CUT_OFF,
         causes.CONTROLLER_CUT_OFF,
@@ -196,6 +208,8 @@ BLAMING = frozenset(
         causes.CLOCK_IN_DOUBT,
     }
 )
+# A link has two ends: a finding about one of them is right if it names the other.
+OF_LINKS = frozenset({causes.PACKETS_LOST, causes.REPLICA_CUT_OFF})
 # These findings remain for an hour after a second process was rejected.
 LASTING = frozenset({causes.BROKER_ID_CONTESTED})
 # A fault of the store strikes every broker.

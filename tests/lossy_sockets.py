@@ -1,0 +1,87 @@
+"""Sockets that lose packets on their way in, as on a bad network: a filter of the kernel drops a
+share of them. It needs no permissions, only the same user, and Linux 5.6."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from beside import beside
+
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
+_PIDFD_GETFD = 438
+# Instructions of a classic BPF program: load a random word, compare, return.
+_LOAD, _IS_AT_LEAST, _RETURN = 0x20, 0x35, 0x06
+_RANDOM = 0xFFFFF000 + 56
+_ALL, _NOTHING = 0xFFFFFFFF, 0
+# How soon new connections lose packets, too.
+_AGAIN_SECONDS = 0.2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def lose(one: socket.socket, percent: int) -> None:
+    """From now on the socket, and every connection that it accepts, loses this share of what
+    arrives; 0: nothing."""
+    if not percent:
+        with suppress(FileNotFoundError):
+            one.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+        return
+    program = b"".join(
+        struct.pack("HBBI", *instruction)
+        for instruction in (
+            (_LOAD, 0, 0, _RANDOM),
+            (_IS_AT_LEAST, 0, 1, 0xFFFFFFFF * percent // 100),
+            (_RETURN, 0, 0, _ALL),
+            (_RETURN, 0, 0, _NOTHING),
+        )
+    )
+    held = ctypes.create_string_buffer(program, len(program))
+    described = struct.pack("HP", len(program) // 8, ctypes.addressof(held))
+    one.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, described)
+
+
+@asynccontextmanager
+async def losing_packets(pid: int, percent: int) -> AsyncIterator[None]:
+    """The connections of a process, new ones included, lose a share of what arrives."""
+
+    async def keep_losing() -> None:
+        while True:
+            _lose_all(pid, percent)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    try:
+        async with beside(keep_losing()):
+            yield
+    finally:
+        _lose_all(pid, 0)
+
+
+def _lose_all(pid: int, percent: int) -> None:
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if str(link.readlink()).startswith("socket:"):
+                    _lose_one(process, int(link.name), percent)
+    finally:
+        os.close(process)
+
+
+def _lose_one(process: int, descriptor: int, percent: int) -> None:
+    copied = _libc.syscall(_PIDFD_GETFD, process, descriptor, 0)
+    if copied < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    with socket.socket(fileno=copied) as one:
+        if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
+            lose(one, percent)
