@@ -8,7 +8,7 @@ import ctypes
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from beside import beside
 
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
 _PIDFD_GETFD = 438
+_IP = (socket.AF_INET, socket.AF_INET6)
 # Instructions of a classic BPF program: load a random word, compare, return.
 _LOAD, _IS_AT_LEAST, _RETURN = 0x20, 0x35, 0x06
 _RANDOM = 0xFFFFF000 + 56
@@ -48,22 +49,38 @@ def lose(one: socket.socket, percent: int) -> None:
 
 
 @asynccontextmanager
-async def losing_packets(pid: int, percent: int) -> AsyncIterator[None]:
-    """The connections of a process, new ones included, lose a share of what arrives."""
+async def losing_packets(pid: int, percent: int, peers: Iterable[int] = ()) -> AsyncIterator[None]:
+    """The connections of a process, new ones included, lose a share of what arrives.
+
+    - `peers`: processes that lose as much of what this one sends to them."""
+    others = list(peers)
 
     async def keep_losing() -> None:
         while True:
-            _lose_all(pid, percent)
+            _lose_all(pid, others, percent)
             await asyncio.sleep(_AGAIN_SECONDS)
 
     try:
         async with beside(keep_losing()):
             yield
     finally:
-        _lose_all(pid, 0)
+        _lose_all(pid, others, 0)
 
 
-def _lose_all(pid: int, percent: int) -> None:
+def _lose_all(pid: int, peers: Sequence[int], percent: int) -> None:
+    ends: set[int] = set()
+    for one in _sockets_of(pid):
+        lose(one, percent)
+        ends.add(one.getsockname()[1])
+    for peer in peers:
+        for one in _sockets_of(peer):
+            with suppress(OSError):  # it is not connected
+                if one.getpeername()[1] in ends:
+                    lose(one, percent)
+
+
+def _sockets_of(pid: int) -> Iterator[socket.socket]:
+    """Yields copies of the TCP sockets of a process."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -71,17 +88,18 @@ def _lose_all(pid: int, percent: int) -> None:
     try:
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
-                if str(link.readlink()).startswith("socket:"):
-                    _lose_one(process, int(link.name), percent)
+                if not str(link.readlink()).startswith("socket:"):
+                    continue
+                with _copy_of(process, int(link.name)) as one:
+                    if one.family in _IP and one.type == socket.SOCK_STREAM:
+                        yield one
     finally:
         os.close(process)
 
 
-def _lose_one(process: int, descriptor: int, percent: int) -> None:
+def _copy_of(process: int, descriptor: int) -> socket.socket:
     copied = _libc.syscall(_PIDFD_GETFD, process, descriptor, 0)
     if copied < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
-    with socket.socket(fileno=copied) as one:
-        if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
-            lose(one, percent)
+    return socket.socket(fileno=copied)

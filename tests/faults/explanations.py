@@ -17,7 +17,6 @@ from faults.explicable import (
     BLAMING,
     EXPLICABLE,
     LASTING,
-    OF_LINKS,
     OF_THE_MACHINE,
     SHORT_OF_CPU_S,
     STRIKE_ALL,
@@ -279,7 +278,8 @@ def _blames_others(finding: Finding, touched: frozenset[str] | None) -> bool:
         return False
     if finding.broker < 0 or f"broker-{finding.broker}" in touched:
         return False
-    if finding.cause not in OF_LINKS:
+    if finding.cause != causes.REPLICA_CUT_OFF:
         return True
+    # A link has two ends.
     words = " ".join((finding.summary, *finding.evidence)).replace("broker ", "broker-")
     return not any(re.search(rf"\b{broker}\b", words) for broker in touched)

@@ -197,7 +197,6 @@ BLAMING = frozenset(
         causes.DISK_ERROR,
         causes.REPLICA_CORRUPT,
         causes.REPLICA_REJECTS,
-        causes.PACKETS_LOST,
         causes.REPLICA_CUT_OFF,
         causes.BROKER_CUT_OFF,
         causes.CONTROLLER_CUT_OFF,
@@ -208,8 +207,6 @@ BLAMING = frozenset(
         causes.CLOCK_IN_DOUBT,
     }
 )
-# A link has two ends: a finding about one of them is right if it names the other.
-OF_LINKS = frozenset({causes.PACKETS_LOST, causes.REPLICA_CUT_OFF})
 # These findings remain for an hour after a second process was rejected.
 LASTING = frozenset({causes.BROKER_ID_CONTESTED})
 # A fault of the store strikes every broker.

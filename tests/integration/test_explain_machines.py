@@ -67,7 +67,7 @@ SURVIVES_SECONDS = 15.0
 NICE = 3
 # The share of packets that is lost on the way to a broker, and the pause between batches that it
 # replicates.
-LOST_PERCENT, PAUSE_SECONDS = 20, 0.05
+LOST_PERCENT, PAUSE_SECONDS = 30, 0.05
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -208,7 +208,7 @@ async def test_lost_packets_of_a_broker_are_explained(world: World) -> None:
     names = [world.pairs[SHORT, 1], world.pairs[2, SHORT]]
     async with without_standby(cluster):
         async with (
-            losing_packets(world.pid(SHORT), LOST_PERCENT),
+            losing_packets(world.pid(SHORT), LOST_PERCENT, [world.pid(1), world.pid(2)]),
             _pushing(cluster, names[0], SMALL_BYTES, PAUSE_SECONDS),
             _pushing(cluster, names[1], SMALL_BYTES, PAUSE_SECONDS),
         ):
@@ -220,7 +220,8 @@ async def test_lost_packets_of_a_broker_are_explained(world: World) -> None:
         assert re.search(r"sent \d+ of [\d,]+ TCP segments again \(\d+ to 127.0.0.1", lost.summary)
         assert f"the machine of broker {SHORT}" in lost.next_step
         assert "ping -c 100" in lost.next_step
-        assert healthy == []
+        # Only the links of its brokers to the lossy one are affected.
+        assert {finding.cause for finding in healthy} <= {"packets_lost"}
         assert_not_blamed(found, world.healthy)
         # The filter is gone: the network is repaired.
         await until_gone(cluster, "packets_lost")

@@ -12,15 +12,15 @@ import pytest
 from lossy_sockets import lose
 from tidelog_runtime.pressure import segments
 from tidelog_runtime.pressure.segments import (
-    Connection,
     Segments,
+    TcpConnection,
     measure_segments,
     within,
 )
 
 DEADLINE_SECONDS = 20.0
-INTO = Connection("10.0.0.7", 7_500, 40_000)
-OUT_OF = Connection("10.0.0.8:7500", 50_000, 7_500)
+INTO = TcpConnection("10.0.0.7", 7_500, 40_000)
+OUT_OF = TcpConnection("10.0.0.8:7500", 50_000, 7_500)
 
 
 class Pair:
@@ -53,6 +53,26 @@ class Pair:
 def pair() -> Iterator[Pair]:
     with ExitStack() as stack:
         yield Pair(stack)
+
+
+def test_addresses_of_both_families_are_read() -> None:
+    """gRPC's sockets are of IPv6, also for addresses of IPv4."""
+    with ExitStack() as stack:
+        listening = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        stack.enter_context(listening)
+        port = listening.getsockname()[1]
+        opened = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        accepted = stack.enter_context(listening.accept()[0])
+        found = measure_segments([accepted.fileno(), opened.fileno()], {port})
+    own_port = opened_port(found, port)
+    assert set(found) == {
+        TcpConnection("127.0.0.1", port, own_port),
+        TcpConnection(f"127.0.0.1:{port}", own_port, port),
+    }
+
+
+def opened_port(found: dict[TcpConnection, Segments], port: int) -> int:
+    return next(c.local_port for c in found if c.local_port != port)
 
 
 def test_segments_that_are_lost_are_sent_again_and_counted(pair: Pair) -> None:
@@ -107,5 +127,5 @@ def test_a_new_connection_counts_from_its_beginning() -> None:
 
 
 def test_the_peers_with_most_are_named() -> None:
-    now = {Connection(f"10.0.0.{n}", 7_500, n): Segments(100, n) for n in range(6)}
+    now = {TcpConnection(f"10.0.0.{n}", 7_500, n): Segments(100, n) for n in range(6)}
     assert within({}, now).peers == "5 to 10.0.0.5, 4 to 10.0.0.4, 3 to 10.0.0.3"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidelog_runtime.pressure.records import Pressure
-from tidelog_runtime.pressure.segments import Connection, Segments, within
+from tidelog_runtime.pressure.segments import Segments, TcpConnection, within
 
 OPEN_FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
 DISK, NETWORK = "disk", "network"
@@ -19,7 +19,7 @@ SLOW_DISK_MS = 1_000
 BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60, CONNECTIONS: 80, DISK: 100, NETWORK: 5}
 ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40, CONNECTIONS: 70, DISK: 50, NETWORK: 2}
 # This many TCP segments that were sent again show packet loss. Fewer may come from connections to a
-# machine that has just failed.
+# machine that has just failed. Half of them are enough for the loss to continue.
 MIN_RESENT_SEGMENTS = 20
 # CPU waits and segments are counted over this window: a shorter one may be a single busy moment.
 CPU_WINDOW_MS = 10_000
@@ -50,7 +50,7 @@ class Usage:
     disk_ms: int = 0
     disk_operation: str = ""
     stood_still_ms: int = 0
-    segments: Mapping[Connection, Segments] = field(default_factory=dict)
+    segments: Mapping[TcpConnection, Segments] = field(default_factory=dict)
 
 
 class PressureDetector:
@@ -91,7 +91,8 @@ class PressureDetector:
         if passed_ms < CPU_WINDOW_MS * 9 // 10:
             return
         lost = within(before.segments, usage.segments)
-        if lost.resent >= MIN_RESENT_SEGMENTS:
+        known = NETWORK in self._since_ms
+        if lost.resent >= (MIN_RESENT_SEGMENTS // 2 if known else MIN_RESENT_SEGMENTS):
             yield NETWORK, lost.resent, lost.sent, lost.peers
         else:
             yield NETWORK, 0, 1, ""

@@ -21,8 +21,8 @@ class Pressure(NamedTuple):
     - network: TCP segments that its connections sent again, of those that they sent;
     - scrub: milliseconds that its pass takes, and its period. Only the broker itself reports it.
 
-    `detail`: what uses the resource, for people; for the disk, the operation; for the network, the
-    peers. It may be empty.
+    `detail`: what uses the resource, for people; for the disk, the operation; for the network,
+    "12 to ADDRESS, 3 to ADDRESS": the peers. It may be empty.
     """
 
     resource: str

@@ -24,7 +24,7 @@ _TCP_INFO = struct.Struct("=B1xB97xI32xI")
 _ESTABLISHED = 1
 
 
-class Connection(NamedTuple):
+class TcpConnection(NamedTuple):
     """`peer`: the peer's address, with its port if this process has opened the connection."""
 
     peer: str
@@ -53,7 +53,9 @@ class Resent(NamedTuple):
         return ", ".join(f"{count:,} to {peer}" for peer, count in most if count)
 
 
-def within(before: Mapping[Connection, Segments], now: Mapping[Connection, Segments]) -> Resent:
+def within(
+    before: Mapping[TcpConnection, Segments], now: Mapping[TcpConnection, Segments]
+) -> Resent:
     """Returns the difference of two measurements. Connections that have ended do not count."""
     sent = resent = 0
     by_peer: Counter[str] = Counter()
@@ -69,14 +71,14 @@ def within(before: Mapping[Connection, Segments], now: Mapping[Connection, Segme
 
 def measure_segments(
     descriptors: Iterable[int], ports: Collection[int]
-) -> dict[Connection, Segments]:
+) -> dict[TcpConnection, Segments]:
     """Measures the established TCP connections among these sockets.
 
     - `ports`: the ports on which this process listens.
 
     A descriptor may be closed, or reused, in the meantime: nothing is changed or closed here.
     """
-    found: dict[Connection, Segments] = {}
+    found: dict[TcpConnection, Segments] = {}
     for descriptor in sorted(descriptors)[:MAX_MEASURED]:
         with suppress(OSError, struct.error):
             measured = _measure(descriptor, ports)
@@ -86,8 +88,9 @@ def measure_segments(
     return found
 
 
-def _measure(descriptor: int, ports: Collection[int]) -> tuple[Connection, Segments] | None:
-    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
+def _measure(descriptor: int, ports: Collection[int]) -> tuple[TcpConnection, Segments] | None:
+    # Addresses of both families fit into one of IPv6, and keep their own family.
+    borrowed = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 0, fileno=descriptor)
     try:
         info = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
         state, in_a_row, resent, sent = _TCP_INFO.unpack(info)
@@ -99,7 +102,7 @@ def _measure(descriptor: int, ports: Collection[int]) -> tuple[Connection, Segme
     peer = _plain(host)
     if local_port not in ports:
         peer = f"[{peer}]:{peer_port}" if ":" in peer else f"{peer}:{peer_port}"
-    return Connection(peer, local_port, peer_port), Segments(sent, resent)
+    return TcpConnection(peer, local_port, peer_port), Segments(sent, resent)
 
 
 def _plain(host: str) -> str:
