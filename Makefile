@@ -10,6 +10,7 @@ STAMP := $(VENV)/.installed
 LOCAL_STAMP := $(VENV)/.installed-local
 SPARK_STAMP := $(VENV)/.installed-spark
 PLOTS_STAMP := $(VENV)/.installed-plots
+READERS_STAMP := $(VENV)/.installed-readers
 PEERS_STAMP := $(VENV)/.installed-peers
 DOCS_STAMP := $(VENV)/.installed-docs
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
@@ -69,7 +70,7 @@ up: $(LOCAL_STAMP)
 start: $(LOCAL_STAMP)
 	$(BIN)/python -m tidelog_runtime.local --directory .tidelog --start $(PART)
 
-test: $(STAMP) $(SPARK_STAMP)
+test: $(STAMP) $(SPARK_STAMP) $(READERS_STAMP)
 	$(BIN)/python tests/suites.py
 
 SEEDS ?= 200
@@ -236,8 +237,8 @@ $(PYTHON) deploy/packages/requirements.py $(2) > out/lock/$(1).in
 $(PIP_COMPILE) $(3) --output-file=$(1) out/lock/$(1).in
 endef
 
-# requirements.lock is all for developing but Spark, plots, peers and the site, which have files of
-# their own. Of it are what a cluster on this machine needs, what images hold, and what builds wheels.
+# requirements.lock is all for developing but Spark, plots, peers, readers of archives and the site,
+# which have files of their own. Of it are what a cluster on this machine needs, what images hold, and what builds wheels.
 lock: $(STAMP)
 	mkdir -p out/lock
 	$(call lock,requirements.lock,tidelog tidelog-services 'tidelog-services[local]' deploy dev build,--upgrade)
@@ -246,6 +247,7 @@ lock: $(STAMP)
 	$(call lock,requirements-spark.lock,tidelog 'tidelog-services[jobs]',--constraint requirements.lock)
 	$(call lock,requirements-plots.lock,plots,--constraint requirements.lock --constraint requirements-spark.lock)
 	$(call lock,requirements-peers.lock,peers,--constraint requirements.lock)
+	$(call lock,requirements-readers.lock,readers,--constraint requirements.lock --constraint requirements-spark.lock)
 	$(call lock,requirements-docs.lock,docs,--constraint requirements.lock)
 	$(call lock,requirements-build.lock,build,--constraint requirements.lock)
 
@@ -293,6 +295,11 @@ $(PLOTS_STAMP): requirements-plots.lock $(STAMP)
 # Clients of peers that `make bench-peers` measures.
 $(PEERS_STAMP): requirements-peers.lock $(STAMP)
 	@$(STEP) "install requirements-peers.lock" $(PIP_INSTALL) -r requirements-peers.lock
+	@touch $@
+
+# Programs that read an archive without Spark.
+$(READERS_STAMP): requirements-readers.lock $(STAMP)
+	@$(STEP) "install requirements-readers.lock" $(PIP_INSTALL) -r requirements-readers.lock
 	@touch $@
 
 # What builds the documentation site.

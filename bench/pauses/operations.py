@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import grpc.aio
 
-from bench.pauses.reports import Reports, reports_of
+from bench.pauses.reports import Longest, Reports, reports_of
 from bench.pauses.requests import Case
 from bench.pauses.run import REJECTED, Pause, addresses_of, answer_of
 from tidelog.rpc.channels import open_channel
@@ -205,9 +205,8 @@ class Findings:
     def __init__(self, reports: Mapping[str, Reports], settled_s: float) -> None:
         self._reports = reports
         self._settled_s = settled_s
-        # The longest pause of each round, with and without the time in which other processes had
-        # the processor.
-        self._seconds: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        # The longest pauses of each round.
+        self._seconds: dict[tuple[str, str], list[Longest]] = defaultdict(list)
         self._answers: dict[str, str] = {}
 
     async def measure(self, name: str, answering: Awaitable[str]) -> None:
@@ -222,8 +221,9 @@ class Findings:
 
     def pauses(self) -> Iterator[Pause]:
         for (service, name), seconds in self._seconds.items():
-            longest, own = zip(*seconds, strict=True)
-            yield Pause(service, f"{name}, carried out", longest, self._answers[name], own)
+            longest, own, alone = zip(*seconds, strict=True)
+            case = f"{name}, carried out"
+            yield Pause(service, case, longest, self._answers[name], own, alone)
 
 
 @asynccontextmanager

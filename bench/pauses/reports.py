@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ class Delay(NamedTuple):
     late: float
     waited: float
     used: float
+    used_by_loop: float
 
     @property
     def own(self) -> float:
@@ -32,6 +33,32 @@ class Delay(NamedTuple):
         lock and waited for a processor; the load of the machine causes both."""
         return min(self.late - self.waited, self.used)
 
+    @property
+    def alone(self) -> float:
+        """The part in which no other thread of the process used a processor, whether the loop
+        computed or waited, for example for a disk.
+
+        If the machine is busy it contains the time in which such a thread held the interpreter lock
+        and waited for a processor."""
+        by_others = max(0.0, self.used - self.used_by_loop)
+        return max(0.0, self.late - self.waited - by_others)
+
+
+class Longest(NamedTuple):
+    """The longest of some delays, of their `Delay.own` and of their `Delay.alone`, in seconds."""
+
+    elapsed: float
+    own: float
+    alone: float
+
+    @classmethod
+    def of(cls, delays: Sequence[Delay]) -> Longest:
+        return cls(
+            max((delay.late for delay in delays), default=0.0),
+            max((delay.own for delay in delays), default=0.0),
+            max((delay.alone for delay in delays), default=0.0),
+        )
+
 
 class Reports:
     """The delays of one service's event loop."""
@@ -40,13 +67,10 @@ class Reports:
         self.delays: list[Delay] = []
         self.arrived = asyncio.Event()
 
-    async def longest_s(self, since: float) -> tuple[float, float]:
-        """Returns the longest delay that ended since then, once the loop runs, and the longest
-        `Delay.own`."""
+    async def longest_s(self, since: float) -> Longest:
+        """Returns the longest of the delays that ended since then, once the loop runs."""
         await self.next()
-        delays = [delay for delay in self.delays if delay.due + delay.late >= since]
-        longest = max((delay.late for delay in delays), default=0.0)
-        return longest, max((delay.own for delay in delays), default=0.0)
+        return Longest.of([d for d in self.delays if d.due + d.late >= since])
 
     async def next(self) -> None:
         self.arrived.clear()

@@ -42,6 +42,8 @@ class Pause(NamedTuple):
     - `answer`: the outcome of the request.
     - `own_seconds`: the same, of the parts in which the service computed (`Delay.own`); empty: not
       measured.
+    - `alone_seconds`: the same, of the parts in which no other thread of the service used a
+      processor (`Delay.alone`); empty: not measured, because the service has no disk.
     """
 
     service: str
@@ -49,6 +51,7 @@ class Pause(NamedTuple):
     seconds: tuple[float, ...]
     answer: str
     own_seconds: tuple[float, ...] = ()
+    alone_seconds: tuple[float, ...] = ()
 
     @property
     def median_ms(self) -> float:
@@ -57,6 +60,10 @@ class Pause(NamedTuple):
     @property
     def own_median_ms(self) -> float:
         return _median(self.own_seconds or self.seconds) * 1000
+
+    @property
+    def alone_median_ms(self) -> float:
+        return _median(self.alone_seconds or self.own_seconds or self.seconds) * 1000
 
     @property
     def shortest_ms(self) -> float:
@@ -117,10 +124,10 @@ async def measured(
                 answer = await ask()
                 await asyncio.sleep(SETTLED_S)
                 found.append(await reports.longest_s(began))
-                if found[-1][0] * 1000 <= enough_ms:
+                if found[-1].elapsed * 1000 <= enough_ms:
                     break
-            longest, own = zip(*found, strict=True)
-            yield Pause(service, name, longest, answer, own)
+            longest, own, alone = zip(*found, strict=True)
+            yield Pause(service, name, longest, answer, own, alone)
 
 
 async def answer_of(channel: grpc.aio.Channel, case: Case) -> str:

@@ -207,7 +207,8 @@ KINDS: dict[str, Kind] = {
         spares=1,
     ),
     "cut_leader_from_etcd": Kind(Ability.NETWORK, 8, "the busiest leader, from etcd", _silence),
-    "drop_packets": Kind(Ability.NETWORK, 10, "the busiest leader, of whose packets some drop"),
+    # Lost packets are counted over 10 s, and an explanation takes up to 8 s.
+    "drop_packets": Kind(Ability.NETWORK, 17, "the busiest leader, of whose packets some drop"),
     "delay_clients": Kind(Ability.CLIENT_RELAY, 8, "all clients, 100 ms each way", strikes=0),
     "cut_off_clients": Kind(Ability.CLIENT_RELAY, 5, "all clients, from the busiest leader"),
     "hang_answers": Kind(Ability.CLIENT_RELAY, 4, "clients, to which a leader's answers hang"),

@@ -137,7 +137,18 @@ EXPLICABLE: dict[str, Explicable] = {
             ),
         )
     ),
-    "drop_packets": Explicable(nothing=_LATE),
+    "drop_packets": Explicable(
+        (
+            _one(
+                8.0,
+                "segments count over 10 s, of which the packets sent before are a part, and "
+                "reports are taken every 2 s",
+                causes.PACKETS_LOST,
+                # Its answer, or the connection to it, may be late as well.
+                causes.BROKER_UNREACHABLE,
+            ),
+        )
+    ),
     "delay_clients": Explicable(nothing=_CLIENTS),
     "cut_off_clients": Explicable(nothing=_CLIENTS),
     "hang_answers": Explicable(nothing=_CLIENTS),

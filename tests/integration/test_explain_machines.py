@@ -1,5 +1,5 @@
-"""Machines with too little memory or CPU for a broker, or a wrong clock, and clients that use too
-much.
+"""Machines with too little memory or CPU for a broker, a wrong clock, or a network that loses
+packets, and clients that use too much.
 
 Each is explained beside a second fault, a healthy partition is not blamed, and the step that
 `explain` suggests ends it. One cluster serves all tests: each test restores the state that it
@@ -43,6 +43,7 @@ from integration.process_limits import ONE_ARENA, limit_memory
 from integration.suggested_steps import lead_as_preferred, until_gone, without_standby
 from integration.topics import create_topic, read_values, until_in_sync
 from integration.waiting import until, until_true
+from lossy_sockets import losing_packets
 from tidelog.caller_limits import CallerLimits
 from tidelog.errors import TidelogError
 from tidelog.inspection.state_reports import Explanation, Finding
@@ -70,6 +71,9 @@ SURVIVES_SECONDS = 15.0
 MEMORY_TRIES = 3
 # Half the weight of another process.
 NICE = 3
+# The share of packets that is lost on the way to a broker, and the pause between batches that it
+# replicates.
+LOST_PERCENT, PAUSE_SECONDS = 30, 0.05
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -239,6 +243,31 @@ async def _pushing(
 
     async with beside(*(push() for _ in range(3))):
         yield
+
+
+async def test_lost_packets_of_a_broker_are_explained(world: World) -> None:
+    cluster = world.cluster
+    names = [world.pairs[SHORT, 1], world.pairs[2, SHORT]]
+    async with without_standby(cluster):
+        async with (
+            losing_packets(world.pid(SHORT), LOST_PERCENT, [world.pid(1), world.pid(2)]),
+            _pushing(cluster, names[0], SMALL_BYTES, PAUSE_SECONDS),
+            _pushing(cluster, names[1], SMALL_BYTES, PAUSE_SECONDS),
+        ):
+            found = await until_found(cluster, ("packets_lost", SHORT), ("no_standby", -1))
+            healthy = await faults_of(cluster, world.healthy)
+        lost = the(found, "packets_lost")
+        assert lost.severity in ("warning", "critical")
+        assert f"broker {SHORT} loses packets" in lost.summary
+        assert re.search(r"sent \d+ of [\d,]+ TCP segments again \(\d+ to 127.0.0.1", lost.summary)
+        assert f"the machine of broker {SHORT}" in lost.next_step
+        assert "ping -c 100" in lost.next_step
+        # Only the links of its brokers to the lossy one are affected.
+        assert {finding.cause for finding in healthy} <= {"packets_lost"}
+        assert_not_blamed(found, world.healthy)
+        # The filter is gone: the network is repaired.
+        await until_gone(cluster, "packets_lost")
+        await until_in_sync(cluster, TOPIC)
 
 
 async def test_brokers_short_of_cpu_are_explained(world: World) -> None:

@@ -21,7 +21,8 @@ def test_a_wide_topic_is_archived_reconciled_repaired_and_expired(
         act("run", "--topics", wide, "--no-compaction")
         for partition in FILLED:
             fill(cluster, wide, partition, [b"x"], hour=1)
-        act("run", "--topics", wide, "--no-compaction")
+        # It looks for records that are left out in the spans of all partitions.
+        act("run", "--topics", wide, "--no-compaction", "--on-data-loss", "continue")
         everything = [(partition, offset) for partition in FILLED for offset in (0, 1)]
         assert positions(spark, tmp_path) == everything
         (tmp_path / "archive" / log_of(tmp_path).load().paths[-1]).unlink()

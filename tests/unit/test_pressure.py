@@ -46,6 +46,7 @@ from tidelog_runtime.pressure.reporting import (
     PressureMeter,
     PressureReports,
 )
+from tidelog_runtime.pressure.segments import Segments, TcpConnection
 from tidelog_runtime.pressure.usage import established_peers, measure_usage
 
 KEY = "/tidelog/test/brokers/pressures/1"
@@ -110,15 +111,40 @@ def test_a_disk_is_slow_from_one_second_on() -> None:
 
 
 @pytest.mark.parametrize(("resent", "is_reported"), [(60, True), (40, False), (19, False)])
-def test_many_retransmitted_segments_are_packet_loss(resent: int, is_reported: bool) -> None:
-    """A few retransmissions are connection attempts to a stopped machine, however little else is
-    sent."""
+def test_many_segments_that_are_sent_again_are_packet_loss(resent: int, is_reported: bool) -> None:
+    """A few are connections to a machine that has failed, however little else is sent."""
     sent = 1_000 if resent >= MIN_RESENT_SEGMENTS else 30
+    peer = TcpConnection("10.0.0.7", 7_500, 40_000)
     judge = PressureDetector()
-    judge.take(Usage(sent_segments=5, resent_segments=3), 0, 0)
-    usage = Usage(sent_segments=5 + sent, resent_segments=3 + resent)
+    judge.take(Usage(segments={peer: Segments(5, 3)}), 0, 0)
+    usage = Usage(segments={peer: Segments(5 + sent, 3 + resent)})
     found = judge.take(usage, CPU_WINDOW_MS, 7)
-    assert found == ((Pressure("network", resent, sent, 7),) if is_reported else ())
+    reported = Pressure("network", resent, sent, 7, f"{resent} to 10.0.0.7")
+    assert found == ((reported,) if is_reported else ())
+
+
+def test_packet_loss_ends_below_a_lower_share() -> None:
+    peer = TcpConnection("10.0.0.7", 7_500, 40_000)
+    judge = PressureDetector()
+    sent = resent = 0
+    found = []
+    for at_ms, percent in enumerate((0, 6, 3, 3, 1, 3, 6)):  # of 10,000
+        sent, resent = sent + 10_000, resent + 100 * percent
+        usage = Usage(segments={peer: Segments(sent, resent)})
+        found.append([p.since_ms for p in judge.take(usage, at_ms * CPU_WINDOW_MS, at_ms)])
+    assert found == [[], [1], [1], [1], [], [], [6]]
+
+
+def test_packet_loss_continues_while_less_is_sent() -> None:
+    peer = TcpConnection("10.0.0.7", 7_500, 40_000)
+    judge = PressureDetector()
+    sent = resent = 0
+    found = []
+    for at_ms, again in enumerate((0, MIN_RESENT_SEGMENTS, MIN_RESENT_SEGMENTS // 2, 2)):
+        sent, resent = sent + 100, resent + again
+        usage = Usage(segments={peer: Segments(sent, resent)})
+        found.append([p.used for p in judge.take(usage, at_ms * CPU_WINDOW_MS, at_ms)])
+    assert found == [[], [MIN_RESENT_SEGMENTS], [MIN_RESENT_SEGMENTS // 2], []]
 
 
 def test_peers_are_read_from_kernel_tables() -> None:
@@ -173,7 +199,7 @@ def test_the_usage_of_this_process_can_be_read() -> None:
     usage = measure_usage()
     assert 0 < usage.open_files <= usage.open_files_limit
     assert usage.memory_bytes > 0
-    assert usage.sent_segments >= 0
+    assert all(counts.sent >= counts.resent for counts in usage.segments.values())
 
 
 def test_pause_times_are_a_part_of_usage() -> None:

@@ -1,9 +1,10 @@
 """Imported by each Python process that has this directory on its PYTHONPATH.
 
 A service's event loop writes its delays, one a line, to a file in PAUSES_DIRECTORY that has the
-process id as its name. A line has four numbers, in seconds: the latest time at which the loop
+process id as its name. A line has five numbers, in seconds: the latest time at which the loop
 should have run, the delay, the part of the delay in which its thread was ready and had no
-processor, and the processor time of the whole process since the loop ran before."""
+processor, and the processor time since the loop ran before, of the whole process and of the loop's
+thread."""
 
 from __future__ import annotations
 
@@ -32,17 +33,22 @@ async def _beat(out: TextIO) -> None:
         return int(os.pread(waited_file, 100, 0).split()[1]) / 1e9
 
     written = 0.0
-    before, waited_before, used_before = time.monotonic(), waited_s(), time.process_time()
+    before, waited_before = time.monotonic(), waited_s()
+    used_before, own_before = time.process_time(), time.thread_time()
     while True:
         await asyncio.sleep(INTERVAL_S)
-        now, waited, used = time.monotonic(), waited_s(), time.process_time()
+        now, waited = time.monotonic(), waited_s()
+        used, own = time.process_time(), time.thread_time()
         pause = now - before - INTERVAL_S
         if pause >= MIN_PAUSE_S or now - written >= MAX_SILENCE_S:
             late = max(0.0, pause)
             idle = min(waited - waited_before, late)
-            out.write(f"{before + INTERVAL_S:.6f} {late:.6f} {idle:.6f} {used - used_before:.6f}\n")
+            by_all, by_loop = used - used_before, own - own_before
+            out.write(
+                f"{before + INTERVAL_S:.6f} {late:.6f} {idle:.6f} {by_all:.6f} {by_loop:.6f}\n"
+            )
             written = now
-        before, waited_before, used_before = now, waited, used
+        before, waited_before, used_before, own_before = now, waited, used, own
 
 
 def _run_with_beat(main: Coroutine[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:

@@ -45,7 +45,7 @@ class ControllerPressure(ResourcePressure, _OfController):
 
 
 FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
-DISK, SCRUB = "disk", "scrub"
+DISK, SCRUB, NETWORK = "disk", "scrub", "network"
 # With so few files left, neither a connection nor a segment can be opened reliably.
 FEW_FILES_LEFT = 16
 FEW_FILES_LEFT_PERCENT = 3

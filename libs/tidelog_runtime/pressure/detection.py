@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from tidelog_runtime.pressure.records import Pressure
+from tidelog_runtime.pressure.segments import Segments, TcpConnection, within
 
 OPEN_FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
 DISK, NETWORK = "disk", "network"
@@ -17,8 +18,8 @@ SLOW_DISK_MS = 1_000
 # not change with each connection.
 BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60, CONNECTIONS: 80, DISK: 100, NETWORK: 5}
 ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40, CONNECTIONS: 70, DISK: 50, NETWORK: 2}
-# This many retransmitted TCP segments show packet loss. Fewer may come from connection attempts to
-# a machine that is down.
+# This many TCP segments that were sent again show packet loss. Fewer may come from connections to a
+# machine that has just failed. Half of them are enough for the loss to continue.
 MIN_RESENT_SEGMENTS = 20
 # CPU waits and segments are counted over this window: a shorter one may be a single busy moment.
 CPU_WINDOW_MS = 10_000
@@ -33,7 +34,7 @@ class Usage:
     - `throttled_periods`, `periods`: cumulative, of the control group.
     - `disk_ms`: duration of `disk_operation`, the operation at which the disk is slowest.
     - `stood_still_ms`: cumulative time in which the process did not run at all.
-    - `sent_segments`, `resent_segments`: cumulative, of TCP.
+    - `segments`: of each TCP connection, cumulative.
     """
 
     open_files: int = 0
@@ -49,8 +50,7 @@ class Usage:
     disk_ms: int = 0
     disk_operation: str = ""
     stood_still_ms: int = 0
-    sent_segments: int = 0
-    resent_segments: int = 0
+    segments: Mapping[TcpConnection, Segments] = field(default_factory=dict)
 
 
 class PressureDetector:
@@ -90,9 +90,10 @@ class PressureDetector:
         passed_ms = now_ms - began_ms
         if passed_ms < CPU_WINDOW_MS * 9 // 10:
             return
-        resent = usage.resent_segments - before.resent_segments
-        if resent >= MIN_RESENT_SEGMENTS:
-            yield NETWORK, resent, usage.sent_segments - before.sent_segments, ""
+        lost = within(before.segments, usage.segments)
+        known = NETWORK in self._since_ms
+        if lost.resent >= (MIN_RESENT_SEGMENTS // 2 if known else MIN_RESENT_SEGMENTS):
+            yield NETWORK, lost.resent, lost.sent, lost.peers
         else:
             yield NETWORK, 0, 1, ""
         waited_ms = usage.cpu_wait_ms - before.cpu_wait_ms

@@ -18,10 +18,11 @@ class Pressure(NamedTuple):
     - files, connections or bytes;
     - CPU: milliseconds of waiting, of the milliseconds that passed;
     - disk: milliseconds that an operation takes, and those of a slow one;
-    - network: TCP segments that were retransmitted, of those that were sent;
+    - network: TCP segments that its connections sent again, of those that they sent;
     - scrub: milliseconds that its pass takes, and its period. Only the broker itself reports it.
 
-    `detail`: what uses the resource, for people; for the disk, the operation. It may be empty.
+    `detail`: what uses the resource, for people; for the disk, the operation; for the network,
+    "12 to ADDRESS, 3 to ADDRESS": the peers. It may be empty.
     """
 
     resource: str

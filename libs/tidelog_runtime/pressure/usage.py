@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tidelog_runtime.pressure.detection import Usage
 from tidelog_runtime.pressure.process_pauses import PauseMeter
+from tidelog_runtime.pressure.segments import measure_segments
 
 _PROC = Path("/proc/self")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -32,14 +33,13 @@ def measure_usage(ports: Collection[int] = (), standstill: PauseMeter | None = N
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_files, sockets = _open_files(limit)
-    peer, connections = _top_peer(ports) if sockets >= MANY_SOCKETS else ("", 0)
+    peer, connections = _top_peer(ports) if len(sockets) >= MANY_SOCKETS else ("", 0)
     memory, memory_limit = _memory()
     throttled, periods = _throttling()
-    sent, resent = _tcp_segments()
     return Usage(
         open_files=open_files,
         open_files_limit=limit,
-        sockets=sockets,
+        sockets=len(sockets),
         top_peer=peer,
         top_peer_connections=connections,
         memory_bytes=memory,
@@ -47,25 +47,25 @@ def measure_usage(ports: Collection[int] = (), standstill: PauseMeter | None = N
         cpu_wait_ms=_cpu_wait_ms(),
         throttled_periods=throttled,
         periods=periods,
-        sent_segments=sent,
-        resent_segments=resent,
+        segments=measure_segments(sockets, ports),
         stood_still_ms=0 if standstill is None else standstill.total_ms,
     )
 
 
-def _open_files(limit: int) -> tuple[int, int]:
-    """Returns the numbers of open files and of sockets among them.
+def _open_files(limit: int) -> tuple[int, list[int]]:
+    """Returns the number of open files, and the descriptors of the sockets among them.
 
     Counting needs a free descriptor; without one, all of `limit` are in use.
     """
     try:
         links = list((_PROC / "fd").iterdir())
     except OSError:
-        return limit, 0
-    sockets = 0
+        return limit, []
+    sockets: list[int] = []
     for link in links:
         with suppress(OSError):
-            sockets += str(link.readlink()).startswith("socket:")
+            if str(link.readlink()).startswith("socket:"):
+                sockets.append(int(link.name))
     return len(links), sockets
 
 
@@ -105,25 +105,6 @@ def _address(hexadecimal: str) -> str:
     words = [bytes.fromhex(hexadecimal[i : i + 8])[::-1].hex() for i in range(0, 32, 8)]
     joined = "".join(words)
     return ":".join(joined[i : i + 4].lstrip("0") or "0" for i in range(0, 32, 4))
-
-
-def _tcp_segments() -> tuple[int, int]:
-    """Returns the segments that the network namespace has sent, and those it has retransmitted."""
-    try:
-        return tcp_segments((_PROC / "net/snmp").read_text().splitlines())
-    except (OSError, ValueError):
-        return 0, 0
-
-
-def tcp_segments(lines: Iterable[str]) -> tuple[int, int]:
-    """Parses the lines of /proc/net/snmp. Raises ValueError.
-
-    >>> tcp_segments(["Tcp: InSegs OutSegs RetransSegs", "Tcp: 9 700 50"])
-    (700, 50)
-    """
-    names, values = (line.split()[1:] for line in lines if line.startswith("Tcp:"))
-    counts = dict(zip(names, map(int, values), strict=True))
-    return counts.get("OutSegs", 0), counts.get("RetransSegs", 0)
 
 
 def _memory() -> tuple[int, int]:

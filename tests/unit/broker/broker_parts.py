@@ -144,6 +144,7 @@ class KeptDigests:
         self.requested: list[tuple[ReplicaKey, int, int]] = []
         self.done: list[ReadDone] = []
         self.opened: list[ReplicaKey] = []
+        self.read_again_of: list[ReplicaKey] = []
 
     def of(self, key: ReplicaKey) -> LogDigests | None:
         return self.kept.get(key)
@@ -164,6 +165,13 @@ class KeptDigests:
 
     def read_open(self, key: ReplicaKey) -> None:
         self.opened.append(key)
+
+    def read_again(self, key: ReplicaKey) -> bool:
+        part = self.kept[key].to_read_again(0)
+        if part is not None:
+            self.read_again_of.append(key)
+            self.kept[key].read_again(part[0], None)
+        return part is not None
 
 
 class NotedFollowers:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -66,31 +67,72 @@ def test_an_existing_engine_needs_no_stand_ins(program: Program) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-@pytest.mark.parametrize(
-    ("status", "passes", "runs"),
-    [(0, True, True), (CANNOT_BE_HAD, True, False), (1, False, False), (124, False, False)],
-)
-def test_ci_skips_the_suites_only_where_there_can_be_no_engine(
-    tmp_path: Path, program: Program, status: int, passes: bool, runs: bool
-) -> None:
-    (tmp_path / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci/run", tmp_path / ".ci")
-    made = tmp_path / "made"
+COMPOSED, LOCAL = "compose-test", "faults LOCAL=1"
+
+
+class Ci(NamedTuple):
+    """An end of `.ci/run`, and what it has made."""
+
+    passed: bool
+    made: list[str]
+    message: str
+
+    def has_made(self, what: str) -> bool:
+        return any(line.startswith(what) for line in self.made)
+
+
+def ran_ci(directory: Path, program: Program, engine: int, after_s: int = 0) -> Ci:
+    """`engine`: the exit status of `compose.engine`. `after_s`: how long all before took."""
+    (directory / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", directory / ".ci")
+    made = directory / "made"
     made.touch()
     program("make", f'echo "$@" >> {made}')
     for name in ("promtool", "chromium", "java"):
         program(name, "exit 1")
-    python = program("python", f"exit {status}")
-    (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv/bin").symlink_to(python.parent)
-
+    python = program("python", f"exit {engine}")
+    (directory / ".venv").mkdir()
+    (directory / ".venv/bin").symlink_to(python.parent)
     ended = subprocess.run(
-        [tmp_path / ".ci/run"],
-        env={"PATH": f"{python.parent}:{os.environ['PATH']}"},
+        [directory / ".ci/run"],
+        # The variable of the shell in which the script measures its own time.
+        env={"PATH": f"{python.parent}:{os.environ['PATH']}", "SECONDS": str(after_s)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (ended.returncode == 0) is passes, ended.stderr
-    assert any(line.startswith("compose-test") for line in made.read_text().splitlines()) is runs
-    assert ("compose-test, faults: not run" in ended.stderr) is (status == CANNOT_BE_HAD)
+    return Ci(ended.returncode == 0, made.read_text().splitlines(), ended.stderr)
+
+
+@pytest.mark.parametrize(
+    ("status", "passes", "made"),
+    [
+        (0, True, COMPOSED),
+        (CANNOT_BE_HAD, True, LOCAL),
+        (1, False, None),
+        (124, False, None),
+    ],
+)
+def test_ci_skips_the_suites_only_where_there_can_be_no_engine(
+    tmp_path: Path, program: Program, status: int, passes: bool, made: str | None
+) -> None:
+    ended = ran_ci(tmp_path, program, status)
+    assert ended.passed is passes, ended.message
+    assert ended.has_made(COMPOSED) is (made == COMPOSED)
+    if made == LOCAL:
+        assert ended.has_made(LOCAL)
+    assert ("compose-test: not run" in ended.message) is (status == CANNOT_BE_HAD)
+
+
+@pytest.mark.parametrize(
+    ("after_s", "passes", "made"),
+    [(3_000, True, COMPOSED), (3_700, True, LOCAL), (4_200, False, None)],
+)
+def test_ci_on_a_slow_machine_proves_local_faults_or_fails(
+    tmp_path: Path, program: Program, after_s: int, passes: bool, made: str | None
+) -> None:
+    ended = ran_ci(tmp_path, program, 0, after_s)
+    assert ended.passed is passes, ended.message
+    assert ended.has_made(COMPOSED) is (made == COMPOSED)
+    assert ended.has_made("faults") is passes
+    assert ended.has_made(LOCAL) or made != LOCAL

@@ -64,6 +64,7 @@ REPLICA_SLOW = "replica_slow"
 LEADER_SLOW = "leader_slow"  # its followers keep up with other leaders
 REPLICA_CATCHING_UP = "replica_catching_up"
 REPLICA_CUT_OFF = "replica_cut_off"
+PACKETS_LOST = "packets_lost"  # some of them, and others arrive
 DISK_FULL = "disk_full"
 DISK_ERROR = "disk_error"
 DISK_SLOW = "disk_slow"  # it writes everything, but late
@@ -122,6 +123,7 @@ ORDER = (
     CPU_STARVED,
     RECORDS_DAMAGED,
     REPLICAS_DIVERGED,
+    PACKETS_LOST,
     REPLICA_CUT_OFF,
     REPLICA_SLOW,
     LEADER_SLOW,

@@ -10,15 +10,15 @@ from tidelog.inspection.explain import (
     backlogs,
     causes,
     cut_offs,
-    machines,
+    packet_loss,
     service_pressures,
     standbys,
 )
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import MAX_NAMED, brokers, listed, span
-from tidelog.inspection.explain.machines import TO_SEE_LOSS
 from tidelog.inspection.explain.observation import BROKER, Listening, SilentService, name_of
+from tidelog.inspection.explain.packet_loss import TO_SEE_LOSS
 from tidelog.inspection.explain.replicas import failure_of, not_queried, why_broker_does_nothing
 from tidelog.inspection.explain.root_causes import Following, effects
 from tidelog.inspection.state_reports import BrokerBacklog, Finding, ServiceState, WaitingDeletion
@@ -73,7 +73,7 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         [silent[address] for address in named if address in silent], view.silent_controllers()
     )
     if cause == causes.CONTROLLER_UNREACHABLE:
-        evidence += machines.packet_loss_lines(view)
+        evidence += packet_loss.evidence(view)
     yield Finding(
         cause,
         severity,

@@ -15,6 +15,7 @@ from tidelog.inspection.explain import (
     instability,
     key_placements,
     limited_clients,
+    packet_loss,
     reboots,
     rejections,
     releases,
@@ -170,7 +171,13 @@ def _roots(view: ClusterView, following: root_causes.Following, scope: Scope) ->
         if root_causes.is_reported_as_root(root)
     }
     serving = _brokers_of(view, scope)
-    for root in (*_dead_brokers(view), *broker_pressures.roots(view), *cut_offs.roots(view)):
+    of_brokers = (
+        *_dead_brokers(view),
+        *broker_pressures.roots(view),
+        *cut_offs.roots(view),
+        *packet_loss.roots(view),
+    )
+    for root in of_brokers:
         if scope.broker is not None and root.broker != scope.broker:
             continue
         if serving is None or root.broker in serving:

@@ -45,6 +45,7 @@ _OF_A_BROKER = frozenset(
         causes.BROKER_PAUSED,
         causes.BROKER_UNREACHABLE,
         causes.BROKER_BUSY,
+        causes.PACKETS_LOST,
         causes.CPU_STARVED,
         causes.MEMORY_SHORT,
         causes.STORE_UNREACHABLE,
@@ -70,6 +71,7 @@ _MOVES_ALL = frozenset(
         causes.OPEN_FILES,
         causes.MANY_CONNECTIONS,
         causes.DISK_SLOW,
+        causes.PACKETS_LOST,
     }
 )
 # Problems for some seconds around each election.

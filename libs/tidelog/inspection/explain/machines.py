@@ -1,11 +1,10 @@
-"""Evidence about a broker's machine: room in its file system, a disk that hangs, packets that its
-network loses."""
+"""Evidence about a broker's machine: room in its file system, and a disk that hangs."""
 
 from __future__ import annotations
 
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.formatting import MAX_NAMED, since, span
+from tidelog.inspection.explain.formatting import since, span
 from tidelog.inspection.state_reports import RESERVE_FILES
 from tidelog.units import size_text
 
@@ -95,31 +94,3 @@ def hang_next_step(view: ClusterView, broker_id: int) -> str:
     if over_in_ms is None:
         return ""
     return AFTER_HANG_NEXT_STEP if over_in_ms else HANG_NEXT_STEP
-
-
-NETWORK = "network"
-TO_SEE_LOSS = (
-    "`ping -c 100` to its machine shows lost packets, `ss -ti` there connections that send again "
-    "(retrans)"
-)
-
-LEADER_SLOW_NEXT_STEP = (
-    "Check the network between broker {broker} and the followers that are named: "
-    f"{TO_SEE_LOSS}. Then check what CPU and disk broker {{broker}} has left, and what else it has "
-    "to send. Its followers rejoin when they have caught up."
-)
-
-
-def packet_loss_lines(view: ClusterView, broker_id: int | None = None) -> list[str]:
-    """Returns brokers' reports of retransmissions by their kernels, that of `broker_id` first."""
-    reporting = sorted(b for b, resource in view.pressures if resource == NETWORK)
-    reporting.sort(key=lambda reporter: reporter != broker_id)
-    found = []
-    for reporter in reporting[:MAX_NAMED]:
-        pressure = view.pressures[reporter, NETWORK]
-        found.append(
-            f"broker-{reporter} reports: packets are lost: its kernel sent {pressure.used:,} TCP "
-            f"segments again beside {pressure.limit:,} within about 10 s, "
-            f"{since(pressure.since_ms, view.now_ms())}"
-        )
-    return found

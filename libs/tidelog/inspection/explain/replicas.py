@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from tidelog.inspection.explain import backlogs, broker_pressures, causes, cut_offs
+from tidelog.inspection.explain import backlogs, broker_pressures, causes, cut_offs, packet_loss
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import brokers, name_of_key, span
+from tidelog.inspection.explain.growth import growth_of
 from tidelog.inspection.state_reports import (
     REJECTS_LEADER,
     FollowerProgress,
@@ -85,7 +84,7 @@ def _how_it_ended(view: ClusterView, broker_id: int) -> Reason:
 
 def not_queried(view: ClusterView, broker_id: int) -> Reason:
     """Returns the reason of a busy broker for which no other reason is known."""
-    short = broker_pressures.why_silent(view, broker_id)
+    short = broker_pressures.why_silent(view, broker_id) or packet_loss.why_late(view, broker_id)
     if short is not None:
         return short
     return Reason(Root(causes.BROKER_BUSY, broker_id), "did not answer in time")
@@ -313,6 +312,9 @@ def _cut_off(
             return Reason(
                 short.root, of_other if end == key.leader else short.words, tuple(evidence)
             )
+    lossy = packet_loss.why_late(view, broker_id, key.leader)
+    if lossy is not None and not view.links.fail(broker_id, key.leader):
+        return Reason(lossy.root, lossy.words, tuple(evidence))
     silent = view.silent_broker(key.leader)
     if silent is not None:
         evidence.append(
@@ -403,7 +405,7 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
         f"{name_of_key(key)}: broker-{key.leader}, the leader, reports: it fetches (last "
         f"{span(progress.last_fetch_ms)} ago) and lacks {', '.join(lacks)}; {caught_up}"
     ]
-    growth = _growth(view, key, end, progress)
+    growth = growth_of(view, key, end, progress)
     if growth is not None:
         evidence.append(f"{name_of_key(key)}: {growth}")
     if growth is not None and growth.gains > 0:
@@ -415,6 +417,9 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
     if late is not None:
         follows = "" if late.root.broker == broker_id else f"follows broker {key.leader}, which "
         return Reason(late.root, f"{follows}{late.words}", tuple(evidence))
+    lossy = packet_loss.why_late(view, broker_id, key.leader)
+    if lossy is not None:
+        return Reason(lossy.root, lossy.words, tuple(evidence))
     kept_up = _kept_up_with(view, key.leader, broker_id)
     if kept_up:
         evidence.append(f"broker {broker_id} keeps up with {brokers(kept_up)}")
@@ -439,52 +444,6 @@ def _kept_up_with(view: ClusterView, leader: int, broker_id: int) -> list[int]:
 
 def _lags(progress: FollowerProgress) -> bool:
     return progress.lag_records > 0 and not was_caught_up_recently(progress)
-
-
-class _Growth(NamedTuple):
-    """Records that a follower received, and that were written, since an earlier state."""
-
-    received: int
-    written: int
-    within_ms: int
-
-    @property
-    def gains(self) -> int:
-        return self.received - self.written
-
-    def __str__(self) -> str:
-        received, written = (n * 1_000 // self.within_ms for n in (self.received, self.written))
-        return (
-            f"within {span(self.within_ms)} it received {received:,} records per second, while "
-            f"{written:,} per second were written"
-        )
-
-
-def _growth(
-    view: ClusterView, key: PartitionKeyState, end: int, progress: FollowerProgress
-) -> _Growth | None:
-    """Returns None if there is no earlier state, or one in another epoch, whose offsets may have
-    been truncated since."""
-    observed = view.observed
-    leading = view.leading(key)
-    if leading is None or progress.log_end_offset < 0:
-        return None
-    for state in observed.earlier:
-        if state.role != "broker" or state.id != key.leader or state.broker is None:
-            continue
-        for replica in state.broker.replicas:
-            if (replica.topic, replica.partition) != name_of_key(key) or not replica.leader:
-                continue
-            if replica.leader_epoch != leading[0].leader_epoch:
-                continue
-            for before in replica.leader.followers:
-                if before.broker_id == progress.broker_id and before.log_end_offset >= 0:
-                    return _Growth(
-                        progress.log_end_offset - before.log_end_offset,
-                        end - replica.log_end_offset,
-                        max(1, observed.earlier_ms),
-                    )
-    return None
 
 
 def _not_admitted(view: ClusterView, key: PartitionKeyState) -> Reason | None:

@@ -11,14 +11,15 @@ from tidelog.inspection.explain import (
     limited_clients,
     machines,
     next_steps,
+    packet_loss,
     service_pressures,
     starts,
 )
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import FAULT, UNFINISHED, VERSION, ClusterView
 from tidelog.inspection.explain.formatting import MAX_NAMED, ago, listed, span
-from tidelog.inspection.explain.machines import TO_SEE_LOSS
 from tidelog.inspection.explain.observation import Listening, name_of
+from tidelog.inspection.explain.packet_loss import TO_SEE_LOSS
 from tidelog.inspection.state_reports import Finding, RejectedStart
 from tidelog.model import TopicPartition
 from tidelog.phrases import plural
@@ -42,6 +43,7 @@ _SUMMARY = {
     causes.LEADER_SLOW: "followers lag behind broker {broker} and keep up with other leaders",
     causes.REPLICA_CATCHING_UP: "broker {broker} is catching up",
     causes.REPLICA_CUT_OFF: "broker {broker} is alive and cut off from a leader that it follows",
+    causes.PACKETS_LOST: "broker {broker} loses packets",
     causes.DISK_FULL: "broker {broker} has no room on its disk",
     causes.DISK_ERROR: "the disk of broker {broker} fails",
     causes.REPLICA_CORRUPT: "broker {broker} has found replicas damaged",
@@ -61,6 +63,7 @@ _NEXT_STEP = {
     "address is the right one; if that is in order, check its process, and run explain again in "
     "some seconds.",
     causes.BROKER_CUT_OFF: cut_offs.NEXT_STEP,
+    causes.PACKETS_LOST: packet_loss.NEXT_STEP,
     causes.BROKER_BUSY: "Run explain again with a longer --timeout. If this remains, check the "
     f"network to broker {{broker}} first, as it reports no shortage: {TO_SEE_LOSS}. Then check "
     "what CPU, memory and disk it has left.",
@@ -71,7 +74,7 @@ _NEXT_STEP = {
     causes.BROKER_STOPPING: "Nothing, if it is meant to stop; start it again when it has.",
     causes.REPLICA_SLOW: "Check CPU, disk and network of broker {broker}, and what else "
     "its leaders have to send; it rejoins when it has caught up.",
-    causes.LEADER_SLOW: machines.LEADER_SLOW_NEXT_STEP,
+    causes.LEADER_SLOW: packet_loss.LEADER_SLOW_NEXT_STEP,
     causes.REPLICA_CATCHING_UP: "Nothing; it rejoins when it has caught up.",
     causes.REPLICA_CUT_OFF: "Check the network from broker {broker} to that leader's advertised "
     "address, and what lies between.",
@@ -227,6 +230,7 @@ def _own_report(view: ClusterView, root: Root) -> RejectedStart | None:
 
 _OWN_SUMMARY: Mapping[str, Callable[[ClusterView, Root], str]] = {
     causes.BROKER_CUT_OFF: cut_offs.summary,
+    causes.PACKETS_LOST: packet_loss.summary,
     **dict.fromkeys(broker_pressures.NEXT_STEP, broker_pressures.summary),
 }
 
@@ -429,7 +433,7 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
         if answered is not None and root.cause not in _ENDED:
             evidence.append(f"it answered a follower {span(answered)} ago")
     if root.cause in _MAY_LOSE_PACKETS:
-        evidence += machines.packet_loss_lines(view, broker_id)
+        evidence += packet_loss.evidence(view, broker_id)
     if root.cause == causes.DISK_FULL:
         evidence += machines.disk_lines(view, broker_id)
     return evidence + _links(view, root)
@@ -452,6 +456,7 @@ _MAY_LOSE_PACKETS = frozenset(
         causes.REPLICA_CUT_OFF,
         causes.REPLICA_SLOW,
         causes.LEADER_SLOW,
+        causes.PACKETS_LOST,
     }
 )
 _ENDED = frozenset({causes.REPLICA_DEAD, causes.BROKER_STOPPED, causes.BROKER_CANNOT_START})

@@ -43,6 +43,8 @@ class DigestSource(Protocol):
 
     def read_open(self, key: ReplicaKey) -> None: ...
 
+    def read_again(self, key: ReplicaKey) -> bool: ...
+
 
 class DigestReports:
     """The reports of one fetcher.
@@ -85,6 +87,8 @@ class DigestReports:
         if now_s < self._due_s or not (self._noted or self._listed):
             return ()
         self._due_s = now_s + REPORT_INTERVAL_S
+        # After a start one range is read for each report, of one partition after another.
+        read_again: ReplicaKey | None = None
         for key in list(islice(self._noted, MAX_EXAMINED)):
             partition = self._noted.pop(key)
             digests = self._digests.of(key)
@@ -92,6 +96,10 @@ class DigestReports:
                 self._report(partition, digests)
             if digests is not None and digests.has_reports(partition.log.log_start_offset):
                 self._noted[key] = partition
+                if read_again is None and self._digests.read_again(key):
+                    read_again = key
+        if read_again is not None:
+            self._noted[read_again] = self._noted.pop(read_again)
         listed, self._listed = self._listed[:1], self._listed[1:]
         return [*self._sent, *listed]
 

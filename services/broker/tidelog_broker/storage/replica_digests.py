@@ -53,6 +53,14 @@ class ReadBatches(NamedTuple):
     digest: RangeDigest | None
     contents: list[Batch]
 
+    @property
+    def to_its_end(self) -> RangeDigest | None:
+        """Returns the digest up to the end of its last batch, which may lie in the next range;
+        None: there is none, or no batch begins in the range."""
+        if self.digest is None or not self.batches:
+            return None
+        return self.digest._replace(end=self.batches[-1].next_offset)
+
 
 class _Request(NamedTuple):
     key: ReplicaKey
@@ -122,6 +130,22 @@ class ReplicaDigests:
                 digests.read(found.digest, *part)
 
         self.read(key, *part, "open range", done)
+
+    def read_again(self, key: ReplicaKey) -> bool:
+        """Reads the next of the newest ranges after a start, unless it is queued already. Returns
+        False if nothing is left, or if too much is queued."""
+        digests, log = self.of(key), self._logs.log_of(key)
+        if digests is None or log is None:
+            return False
+        part = digests.to_read_again(log.log_start_offset)
+        if part is None or _Request(key, *part) in self._queue:
+            return part is not None
+        start, _ = part
+
+        def done(found: ReadBatches | None) -> None:
+            digests.read_again(start, None if found is None else found.to_its_end)
+
+        return self.read(key, *part, "read again", done)
 
     async def run(self) -> None:
         while True:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,6 +14,7 @@ from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import NO_LEADER, NO_OFFSET, Batch
 from tidelog.state_changes.event import Kind
 from tidelog_broker.core.fetch_messages import DivergedRange, ReportedDigest
+from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.range_digest import (
     BatchSummary,
     LogDigests,
@@ -482,6 +485,39 @@ async def test_a_follower_reads_a_range_missing_in_memory_and_then_reports_it(
         assert list(reports.next(1.0)) == []
         await until_idle()
     assert list(reports.next(2.0)) == [report_of(follows.held)]
+
+
+async def test_after_a_start_a_follower_reads_and_reports_its_newest_ranges(
+    follows: Leader,
+) -> None:
+    """One for each report, the newest first: the disk may have changed meanwhile."""
+    partition = follows.replicas.manager.find(KEY)
+    assert partition is not None
+    follows.log.digest_ranges(4)
+    reports = DigestReports(follows.digests)
+    reports.note(partition)
+    sent = []
+    async with at_work(follows.digests.run()):
+        for at_s in range(1, 9):
+            sent.append([report.digest[:2] for report in reports.next(float(at_s))])
+            reports.answered((), lambda _: True)
+            await until_idle()
+    assert sent == [[], [(4, 8), (8, 10)], [(0, 4)], [], [], [], [], []]
+
+
+async def test_partitions_read_their_ranges_in_turn(follows: Leader) -> None:
+    partition = follows.replicas.manager.find(KEY)
+    assert partition is not None
+    other = KEY._replace(partition=KEY.partition + 1)
+    beside = SimpleNamespace(key=other, high_watermark=40, log=partition.log)
+    digests = KeptDigests()
+    digests.kept = {key: LogDigests(4, 40) for key in (KEY, other)}
+    reports = DigestReports(digests)
+    reports.note(partition)
+    reports.note(cast("Partition", beside))
+    for at_s in range(4):
+        reports.next(float(at_s))
+    assert digests.read_again_of == [KEY, other, KEY, other]
 
 
 def test_the_oldest_of_many_ranges_are_left_to_the_scrub() -> None:

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tidelog.batch import new_damaged_batch
 from tidelog.model import Batch, BatchHeader
+from tidelog_broker.core.partition import range_digest
 from tidelog_broker.core.partition.range_digest import (
     BatchSummary,
     LogDigests,
@@ -137,6 +138,19 @@ class TwoReplicas(RuleBasedStateMachine):
             if part is not None and part[0] >= replica.log.log_start_offset:
                 replica.log.digests.read(Held(replica.log).digest(*part), *part)
                 assert replica.log.digests.to_read() is None
+
+    @rule(most=st.integers(1, 5))
+    def read_again_after_a_start(self, most: int) -> None:
+        log, held = self.follower.log, Held(self.follower.log)
+        for _ in range(most):
+            part = log.digests.to_read_again(log.log_start_offset)
+            if part is None:
+                break
+            start, bound = part
+            assert log.log_start_offset <= start < bound <= log.log_end_offset
+            end = max((h.next_offset for h in held.within(start, bound)), default=0)
+            log.digests.read_again(start, held.digest(start, end) if end else None)
+            assert log.digests.to_read_again(log.log_start_offset) != part
 
     @rule(which=st.sampled_from(["leader", "follower", "both"]))
     def scrub(self, which: str) -> None:
@@ -325,6 +339,30 @@ def test_a_partial_range_on_the_disk_does_not_replace_its_range() -> None:
     assert digests.to_read() == (0, 5)
     digests.read(part, 0, 5)
     assert digests.of(0, 5) == part
+
+
+def test_the_newest_ranges_are_read_again_after_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_digest, "MAX_READ_AGAIN", 3)
+    digests = LogDigests(RANGE, 5 * RANGE + 3)
+    read = []
+    while (part := digests.to_read_again(0)) is not None:
+        read.append(part)
+        digests.read_again(part[0], RangeDigest(*part, 7))
+    assert read == [(32, 40), (24, 32), (16, 24)]
+    assert [r.start for r in digests.reports(5 * RANGE, 0, 10)] == [32, 24, 16]
+    assert digests.has_reports(0)  # until the leader has them
+
+
+def test_only_what_the_log_holds_is_read_again() -> None:
+    digests = LogDigests(RANGE, 5 * RANGE)
+    assert digests.to_read_again(4 * RANGE + 1) is None
+    digests.cut(3 * RANGE + 2)
+    digests.read_again(4 * RANGE, RangeDigest(4 * RANGE, 5 * RANGE, 7))  # it was read before
+    assert digests.reports(5 * RANGE, 0, 10) == []
+    assert digests.to_read_again(0) == (2 * RANGE, 3 * RANGE)
+    digests.reset(4 * RANGE)
+    assert digests.to_read_again(0) is None
+    assert LogDigests(RANGE, RANGE - 1).to_read_again(0) is None
 
 
 def test_without_ranges_there_are_no_digests() -> None:

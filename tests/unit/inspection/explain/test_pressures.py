@@ -227,15 +227,3 @@ def test_a_busy_broker_without_a_shortage_may_have_packet_loss(
     step = busy.next_step
     assert busy.cause == "broker_busy"
     assert step.index("network to broker 2") < step.index("`ss -ti`") < step.index("CPU")
-
-
-@pytest.mark.parametrize("listening", [Listening.BUSY, Listening.ACCEPTS, Listening.ERRS])
-def test_retransmitted_segments_are_evidence_and_no_finding(
-    cluster: DescribedCluster, listening: Listening
-) -> None:
-    short(cluster, "network", 310, 1_200)
-    assert cluster.explain() == []
-    cluster.silence(2, listening)
-    cluster.unheard(2)
-    [silent] = cluster.explain()
-    assert "its kernel sent 310 TCP segments again beside 1,200" in text_of(silent)

@@ -25,6 +25,9 @@ RANGE_OFFSETS = 4_096
 MAX_KEPT_RANGES = 4_096
 # Ranges of one log that wait to be reported. The oldest are dropped; the scrub reports them.
 MAX_PENDING_RANGES = 256
+# The newest ranges of a log that are read from the disk and reported after it was opened: it may
+# have changed while the broker was down. The scrub reports the others.
+MAX_READ_AGAIN = 256
 
 _MASK = (1 << 64) - 1
 # Added to both checksums, so that neither factor is 0.
@@ -67,6 +70,10 @@ class BatchSummary(NamedTuple):
             header.crc32c,
             header.broker_crc32c,
         )
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.record_count
 
     def __str__(self) -> str:
         return (
@@ -190,6 +197,10 @@ class LogDigests:
         self._reported_end = NO_OFFSET  # of the open range
         self._reports_again = False
         self._sums = RangeSums(range_offsets or 1, log_end)
+        # Complete ranges below this offset were appended before the log was opened. The newest are
+        # yet to be read: so many.
+        self._unread_end = self._sums.open.start
+        self._unread = MAX_READ_AGAIN if range_offsets else 0
 
     @property
     def is_on(self) -> bool:
@@ -224,6 +235,7 @@ class LogDigests:
         before = next(reversed(self._closed.values()), None)
         is_covered = before is not None and before.end == offset
         self._sums = RangeSums(self.range_offsets or 1, offset, is_covered=is_covered)
+        self._unread_end = min(self._unread_end, self._sums.open.start)
         self._reported_end = NO_OFFSET
 
     def reset(self, offset: int) -> None:
@@ -231,6 +243,7 @@ class LogDigests:
         self._closed.clear()
         self.cut(offset)
         self._pending.clear()
+        self._unread = 0
 
     def forget(self, start: int, end: int) -> None:
         """Batches between the two offsets have changed: they were made unreadable or restored."""
@@ -293,6 +306,23 @@ class LogDigests:
         digest = known.digest
         if known is not current and digest is not None:
             self._report(digest)
+
+    def to_read_again(self, log_start: int) -> tuple[int, int] | None:
+        """Returns where the next of the newest ranges begins and the one behind it, to read and
+        report it after a start; None: nothing is left."""
+        start = self._unread_end - self.range_offsets
+        if self._unread <= 0 or start < log_start:
+            return None
+        return start, self._unread_end
+
+    def read_again(self, start: int, found: RangeDigest | None) -> None:
+        """Reports the range that `to_read_again` returned, read from the disk; None: it is not to
+        be compared."""
+        if start + self.range_offsets != self._unread_end:
+            return
+        self._unread_end, self._unread = start, self._unread - 1
+        if found is not None:
+            self._report(found)
 
     def scrubbed(self, found: RangeDigest) -> RangeDigest | None:
         """Applies the digest of a range on disk, which counts from now on and is reported.
@@ -365,4 +395,5 @@ class LogDigests:
     def has_reports(self, log_start: int) -> bool:
         """Returns whether there is something to report, now or once it is committed and known."""
         is_pending = bool(self._pending) or self._reports_again
-        return self.is_on and (is_pending or self._is_unreported(log_start))
+        is_unread = self.to_read_again(log_start) is not None
+        return self.is_on and (is_pending or is_unread or self._is_unreported(log_start))
