@@ -14,7 +14,7 @@ PEERS_STAMP := $(VENV)/.installed-peers
 DOCS_STAMP := $(VENV)/.installed-docs
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up start test sim model mutants api-fuzz chart chart-test compose-test examples-test faults upgrade-test lint bench bench-backup bench-peers bench-grow \
+.PHONY: help demo up start test sim model mutants api-fuzz chart chart-files chart-test compose-test examples-test faults upgrade-test lint bench bench-backup bench-peers bench-grow \
 	bench-pauses bench-scrub bench-testing bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots docs proto dashboards rules lock system-deps clean
 
 help:
@@ -48,6 +48,7 @@ help:
 	@echo "make dashboards   generate the Grafana dashboards"
 	@echo "make rules        generate docs/internals/rules-and-tests.md from rules.toml and the tests' marks"
 	@echo "make chart        generate the schema of the Helm chart's values, and deploy/kubernetes from the chart; needs Go 1.26"
+	@echo "make chart-files  copy the alerts and dashboards into the Helm chart; make chart and make dashboards do it"
 	@echo "make chart-test   render the Helm chart with 50 sets of values, and check them for each Kubernetes; needs Go 1.26"
 	@echo "make compose-test  build the images, run docker-compose.yml and test it as users run it"
 	@echo "make examples-test  build the clients in Go, Java and TypeScript, and test them beside the Python one"
@@ -94,7 +95,13 @@ HELM := $(VENV)/helm-$(HELM_VERSION)/helm
 $(HELM): | $(STAMP)
 	GOBIN="$(abspath $(dir $(HELM)))" go install -trimpath helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 
-chart: $(STAMP) $(HELM)
+# Copies, because a link is a text in a checkout without symbolic links, and in many archives.
+chart-files:
+	rm -rf deploy/helm/tidelog/files
+	mkdir deploy/helm/tidelog/files
+	cp -R deploy/prometheus/alerts.yml deploy/grafana/dashboards deploy/helm/tidelog/files
+
+chart: $(STAMP) $(HELM) chart-files
 	PYTHONPATH=docs $(BIN)/python -m tidelog_docs.chart_schema
 	$(HELM) template tidelog deploy/helm/tidelog --namespace tidelog --kube-version 1.37.0 \
 		--values deploy/kubernetes/values.yaml \
@@ -195,6 +202,7 @@ proto: $(STAMP)
 
 dashboards: $(STAMP)
 	PYTHONPATH=deploy/grafana $(BIN)/python -m tidelog_dashboards deploy/grafana/dashboards
+	@$(MAKE) --no-print-directory chart-files
 
 rules: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m rules
