@@ -329,6 +329,7 @@ def test_the_files_of_external_addresses_are_settings_that_services_accept(
             variables.setenv("TIDELOG_EXTERNAL_LISTEN", env["TIDELOG_EXTERNAL_LISTEN"])
             variables.setenv(f"TIDELOG_{role.upper()}_ID", "1")
             variables.setenv("TIDELOG_ADVERTISED_ADDRESS", "pod:7500")
+            variables.setenv("TIDELOG_DATA_DIR", str(tmp_path))
             config = load(model, [])
         port = {"broker": 9_500, "controller": 9_400}[role]
         assert config.external_address == f"{role}-1.example.org:{port}"

@@ -1,5 +1,5 @@
-"""A cluster keeps the contract of brokers that `MemoryBroker` keeps (`contract`). The cluster is that
-of `tidelog.testing`, as users of the fixtures have it."""
+"""A cluster keeps the contract of brokers that `MemoryBroker` keeps (`contract`). The cluster is
+that of `tidelog.testing`, as users of the fixtures have it."""
 
 from __future__ import annotations
 
