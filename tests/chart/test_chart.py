@@ -350,13 +350,13 @@ def test_services_restart_if_their_external_address_changes(
     helm: Helm, changed: Document, restarted: list[str]
 ) -> None:
     """They read it when they start."""
-    before = {
+    before: Document = {
         "enabled": True,
         "address": "b-{id}:{port}",
         "controllers": {"address": "c-{id}:{port}"},
     }
     after = before | changed
-    after["controllers"] = before["controllers"] | changed.get("controllers", {})  # type: ignore[operator]
+    after["controllers"] = before["controllers"] | changed.get("controllers", {})
     found = [by_name(helm.template({"external": external})) for external in (before, after)]
     pods = {
         role: [one[f"StatefulSet/tidelog-{role}"]["spec"]["template"] for one in found]
