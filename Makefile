@@ -15,7 +15,7 @@ PEERS_STAMP := $(VENV)/.installed-peers
 DOCS_STAMP := $(VENV)/.installed-docs
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up start test sim model mutants api-fuzz chart chart-test compose-test examples-test faults upgrade-test lint bench bench-backup bench-peers bench-grow \
+.PHONY: help helm demo up start test sim model mutants api-fuzz chart chart-files chart-test packages-test compose-test examples-test faults upgrade-test lint bench bench-backup bench-peers bench-grow \
 	bench-pauses bench-scrub bench-testing bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots docs proto dashboards rules lock system-deps clean
 
 help:
@@ -36,7 +36,7 @@ help:
 	@echo "make bench-backup  measure backup, restore and comparison of 10 GB; SIZE=n: of n GB; QUICK=1 of 200 MB; TMPDIR: on which disk"
 	@echo "make bench-pauses  measure how long the most expensive valid requests hold each service; 20 minutes"
 	@echo "make bench-scrub  measure how fast the scrub checks logs, and what it costs at its default rate; TMPDIR: on which disk"
-	@echo "make bench-testing  measure starts of the test kit's brokers, in one, two and four processes of pytest; 3 minutes"
+	@echo "make bench-testing  measure starts and stops of the test kit's brokers, 100 tests in one to eight processes of pytest; 5 minutes"
 	@echo "make bench-digest  measure what the replica digest costs brokers, in pairs of clusters; 5 minutes"
 	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
 	@echo "make bench-spark-check  check a history of 100 million operations on Spark; QUICK=1 of one million"
@@ -49,7 +49,9 @@ help:
 	@echo "make dashboards   generate the Grafana dashboards"
 	@echo "make rules        generate docs/internals/rules-and-tests.md from rules.toml and the tests' marks"
 	@echo "make chart        generate the schema of the Helm chart's values, and deploy/kubernetes from the chart; needs Go 1.26"
+	@echo "make chart-files  copy the alerts and dashboards into the Helm chart; make chart and make dashboards do it"
 	@echo "make chart-test   render the Helm chart with 50 sets of values, and check them for each Kubernetes; needs Go 1.26"
+	@echo "make packages-test  install the distributions by pip from an index, also with the lowest versions that they declare"
 	@echo "make compose-test  build the images, run docker-compose.yml and test it as users run it"
 	@echo "make examples-test  build the clients in Go, Java and TypeScript, and test them beside the Python one"
 	@echo "make faults       strike the composed cluster under load, judge its history; as root: all kinds; LOCAL=1: processes alone"
@@ -95,7 +97,15 @@ HELM := $(VENV)/helm-$(HELM_VERSION)/helm
 $(HELM): | $(STAMP)
 	GOBIN="$(abspath $(dir $(HELM)))" go install -trimpath helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 
-chart: $(STAMP) $(HELM)
+helm: $(HELM)
+
+# Copies, because a link is a text in a checkout without symbolic links, and in many archives.
+chart-files:
+	rm -rf deploy/helm/tidelog/files
+	mkdir deploy/helm/tidelog/files
+	cp -R deploy/prometheus/alerts.yml deploy/grafana/dashboards deploy/helm/tidelog/files
+
+chart: $(STAMP) $(HELM) chart-files
 	PYTHONPATH=docs $(BIN)/python -m tidelog_docs.chart_schema
 	$(HELM) template tidelog deploy/helm/tidelog --namespace tidelog --kube-version 1.37.0 \
 		--values deploy/kubernetes/values.yaml \
@@ -103,6 +113,10 @@ chart: $(STAMP) $(HELM)
 
 chart-test: $(STAMP) $(HELM)
 	TIDELOG_HELM="$(abspath $(HELM))" $(BIN)/python -m pytest tests/chart
+
+# Needs an index of packages. Nothing of it is in `make test`, which needs none.
+packages-test: $(STAMP)
+	$(BIN)/python -m pytest tests/packages
 
 # Images that cannot be pulled are made by the program that TIDELOG_STANDIN_IMAGES names. SHORT=1:
 # without the clients in other languages and the jobs on Spark, whose tools and libraries take as
@@ -196,6 +210,7 @@ proto: $(STAMP)
 
 dashboards: $(STAMP)
 	PYTHONPATH=deploy/grafana $(BIN)/python -m tidelog_dashboards deploy/grafana/dashboards
+	@$(MAKE) --no-print-directory chart-files
 
 rules: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m rules

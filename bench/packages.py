@@ -7,12 +7,10 @@ in its cache is not downloaded again."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,10 +18,9 @@ from rich.console import Console
 
 from bench.report import Measured, at_most, finish, plain_document, write_json
 from documented import ROOT
-from integration.distributions import Environment, Wheel, built_wheels, required
+from integration.distributions import Wheel, built_wheels, install_by_pip, locked
 from integration.test_distributions import CASES, Case
 
-LOCKS = ("requirements.lock", "requirements-spark.lock")
 # Bounds of what `make up` installs.
 MAX_MB = 150
 MAX_SECONDS = 60
@@ -35,46 +32,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tidelog-packages-") as name:
         directory = Path(name)
         wheels = built_wheels(directory / "wheels")
-        constraints = directory / "constraints.txt"
-        constraints.write_text("".join(f"{pin}\n" for pin in sorted(_pins())))
         for number, case in enumerate(CASES):
             console.print(f"{case.requirement} …", highlight=False, markup=False)
-            work = directory / str(number)
-            work.mkdir()
-            results += _measure(case, wheels, constraints, work)
+            results += _measure(case, wheels, directory / str(number))
         console.print("make up …", highlight=False)
         results += _measure_make_up(directory / "make-up")
     path = write_json(ROOT / "out" / "packages.json", plain_document(results))
     return finish(results, console, "New environments", path)
 
 
-def _pins() -> set[str]:
-    """Without hashes: pip would ask for those of the wheels, too."""
-    return {
-        pin
-        for lock in LOCKS
-        for pin in re.findall(r"^[\w.-]+==\S+", (ROOT / lock).read_text(), re.M)
-    }
-
-
-def _measure(
-    case: Case, wheels: dict[str, Wheel], constraints: Path, work: Path
-) -> Iterator[Measured]:
-    needs = required(case.requirement, wheels)
-    environment = Environment(work / "environment", needs)
-    name, bracket, extra = case.requirement.partition("[")
+def _measure(case: Case, wheels: dict[str, Wheel], work: Path) -> Iterator[Measured]:
     began = time.monotonic()
-    venv.EnvBuilder(symlinks=True, with_pip=False).create(environment.directory)
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "--python", str(environment.python), "install"),
-            *("--quiet", "--disable-pip-version-check", "--constraint", str(constraints)),
-            *(str(wheel.path) for wheel in needs.own() if wheel is not wheels[name]),
-            f"{wheels[name].path}{bracket}{extra}",
-        ],
-        check=True,
-        cwd=work,
-    )
+    environment = install_by_pip(work, case.requirement, wheels, locked())
     seconds = time.monotonic() - began
     megabytes = _bytes_on_disk(environment.directory) / 1e6
     began = time.monotonic()

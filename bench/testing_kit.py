@@ -1,8 +1,9 @@
-"""How long brokers of `tidelog.testing` take to start, and whether tests in parallel disturb each
-other.
+"""How long brokers of `tidelog.testing` take to start and to stop, and whether tests in parallel
+disturb each other.
 
-Runs the same tests, each with a topic of its own, in one, two and four processes of pytest-xdist.
-Exit status 1: a test failed, two processes shared a port, or a process is left."""
+Runs the same tests, each with a topic of its own, in one, two, four and eight processes of
+pytest-xdist. Exit status 1: a bound is exceeded, a test failed, two processes shared a port, or a
+process is left."""
 
 from __future__ import annotations
 
@@ -22,17 +23,31 @@ from bench.report import Measured, at_most, finish, plain_document, write_json
 from tidelog.testing import MemoryBroker
 
 NAME = "bench-testing"
-WORKERS = (1, 2, 4)
-TESTS = 24
+WORKERS = (1, 2, 4, 8)
+TESTS = 100
+# Of the cluster that starts and stops alone: clusters that start at the same time share processors.
+MAX_START_S = 2.0
+MAX_STOP_S = 0.5
 MEMORY_STARTS = 20
 RUN_TIMEOUT_S = 600.0
 
-# The directory of the run has one file for each process, with a line for each test.
+# The directory of the run has two files for each process: a line for each test, and the duration of
+# the cluster's stop.
 CONFTEST = """
-import os, time
+import os, pathlib, time
 import pytest
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+HERE = pathlib.Path(__file__).parent
+
+
+def timed(stop):
+    def stop_and_note():
+        began = time.perf_counter()
+        stop()
+        (HERE / f"{WORKER}.stop").write_text(str(time.perf_counter() - began))
+
+    return stop_and_note
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,6 +56,9 @@ def pytest_fixture_setup(fixturedef, request):
     result = yield
     if fixturedef.argname == "tidelog_cluster":
         request.node.cluster_s = time.perf_counter() - began
+        cluster = fixturedef.cached_result[0]
+        if not hasattr(cluster, "is_timed"):
+            cluster.is_timed, cluster.stop = True, timed(cluster.stop)
     return result
 """
 TESTS_FILE = """
@@ -77,13 +95,14 @@ def test_a_topic_has_the_records_of_its_test_alone(
 class Run:
     """One run of all tests.
 
-    - `starts_s`: of the cluster of each process.
+    - `starts_s`, `stops_s`: of the cluster of each process.
     - `shared_ports`: ports of more than one cluster. `left`: processes after the run.
     """
 
     seconds: float
     failed: bool
     starts_s: Sequence[float]
+    stops_s: Sequence[float]
     shared_ports: int
     left: int
 
@@ -113,8 +132,9 @@ def run(directory: Path, workers: int) -> Run:
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         starts.append(lines[0]["cluster_s"])
         ports += lines[0]["ports"]
+    stops = [float(file.read_text()) for file in directory.glob("gw*.stop")]
     left = sum(1 for _ in processes_of(directory))
-    return Run(seconds, ended.returncode != 0, starts, len(ports) - len(set(ports)), left)
+    return Run(seconds, ended.returncode != 0, starts, stops, len(ports) - len(set(ports)), left)
 
 
 def processes_of(directory: Path) -> Iterator[int]:
@@ -137,6 +157,20 @@ def memory_starts_ms() -> list[float]:
     return found
 
 
+def durations(done: Run, of: str, *, is_bounded: bool) -> list[Measured]:
+    """Returns the slowest start and stop of a cluster."""
+    found = (
+        ("start", max(done.starts_s, default=0.0), MAX_START_S),
+        ("stop", max(done.stops_s, default=0.0), MAX_STOP_S),
+    )
+    return [
+        at_most(f"{what} of a cluster{of}", seconds, bound, "s")
+        if is_bounded
+        else Measured(f"{what} of a cluster, the slowest{of}", seconds, "s")
+        for what, seconds, bound in found
+    ]
+
+
 def main() -> int:
     console = Console()
     first, *later = memory_starts_ms()
@@ -148,9 +182,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
             done = run(Path(directory).resolve(), workers)
         of = f", {workers} process" + ("es" if workers > 1 else "")
-        faults = done.failed + done.shared_ports + done.left + abs(workers - len(done.starts_s))
+        faults = done.failed + done.shared_ports + done.left
+        faults += sum(abs(workers - len(found)) for found in (done.starts_s, done.stops_s))
         results += [
-            Measured("start of a cluster, the slowest" + of, max(done.starts_s, default=0), "s"),
+            *durations(done, of, is_bounded=workers == 1),
             Measured(f"{TESTS} tests" + of, done.seconds, "s"),
             at_most("failures, shared ports, processes left" + of, faults, 0, ""),
         ]

@@ -198,24 +198,41 @@ def broker() -> Schema:
     )
 
 
+def reached(one: str, address: str) -> dict[str, Schema]:
+    """How clients outside reach the services of a role, of which one is `one`."""
+    return {
+        "address": text(address, r"^([^:,]+:([0-9]{1,5}|\{port\}))?$"),
+        "port": integer(f"port of the Service of each {one}", 1, 65_535),
+        "firstNodePort": integer(
+            f"with NodePort: the first {one}'s port; the others follow", 30_000, 32_767
+        ),
+        "annotations": texts(
+            f"annotations of these Services, with {{id}} for the {one}'s id, as a DNS controller "
+            "needs them"
+        ),
+    }
+
+
 def external() -> Schema:
     return mapping(
-        "access of clients outside of the Kubernetes cluster: a Service for each broker",
+        "access of clients outside of the Kubernetes cluster: a Service for each broker and "
+        "controller",
         {
             "enabled": boolean("whether clients outside can connect; no client is authenticated"),
             "type": choice("type of these Services", "LoadBalancer", "NodePort"),
-            "address": text(
+            **reached(
+                "broker",
                 "host:port at which clients outside reach a broker, with {id} for its id and "
                 "{port} for its port, such as broker-{id}.example.org:{port}",
-                r"^([^:,]+:([0-9]{1,5}|\{port\}))?$",
             ),
-            "port": integer("port of the Services", 1, 65_535),
-            "firstNodePort": integer(
-                "with NodePort: the first broker's port; the others follow", 30_000, 32_767
-            ),
-            "annotations": texts(
-                "annotations of the Services, with {id} for the broker's id, as a DNS controller "
-                "needs them"
+            "controllers": mapping(
+                "controllers, which administrators need",
+                reached(
+                    "controller",
+                    "the same of a controller, such as controller-{id}.example.org:{port}; empty: "
+                    "controllers have no address outside, and only the gateway administers from "
+                    "there",
+                ),
             ),
             "sourceRanges": listed(
                 "networks of the clients",

@@ -18,6 +18,9 @@ from referencing import Registry, Resource
 
 from chart.conftest import CHART, Helm
 from chart.value_sets import DIGEST, MISSPELT, misspelt, valid_sets
+from tidelog_broker.broker_config import BrokerConfig
+from tidelog_controller.controller_config import ControllerConfig
+from tidelog_runtime.config import load
 
 ROOT = CHART.parents[2]
 VERSIONS = tuple(f"1.{minor}" for minor in range(28, 38))
@@ -97,6 +100,49 @@ def test_a_misspelt_value_is_rejected(helm: Helm, path: str) -> None:
         (
             {"external": {"enabled": True, "type": "NodePort", "address": "a:1"}},
             "has no {port}",
+        ),
+        (
+            {
+                "external": {
+                    "enabled": True,
+                    "address": "a-{id}:1",
+                    "controllers": {"address": "a:1"},
+                }
+            },
+            "external.controllers.address has no {id}",
+        ),
+        (
+            {
+                "external": {
+                    "enabled": True,
+                    "type": "NodePort",
+                    "address": "a:{port}",
+                    "controllers": {"address": "a:1"},
+                }
+            },
+            "external.controllers.address has no {port}",
+        ),
+        (
+            {
+                "external": {
+                    "enabled": True,
+                    "type": "NodePort",
+                    "address": "a:{port}",
+                    "firstNodePort": 30_399,
+                    "controllers": {"address": "a:{port}"},
+                }
+            },
+            "broker-1 and controller-0 would both have nodePort 30400",
+        ),
+        (
+            {
+                "external": {
+                    "enabled": True,
+                    "address": "{id}.example.org:1",
+                    "controllers": {"address": "{id}.example.org:1"},
+                }
+            },
+            "broker-0 and controller-0 would both have the address 0.example.org:1",
         ),
         ({"images": {"requireDigests": True}}, "has no digest; set it to sha256:"),
         (
@@ -215,6 +261,108 @@ def test_each_broker_has_an_external_address_of_its_own(
         assert files[f"broker-{broker_id}.toml"] == f'external_advertised_address = "{address}"\n'
         pod = service["selector"]["statefulset.kubernetes.io/pod-name"]
         assert pod.endswith(f"-{broker_id}")
+
+
+CONTROLLER = "StatefulSet/tidelog-controller"
+
+
+@pytest.mark.parametrize("kind", ["LoadBalancer", "NodePort"])
+def test_each_controller_has_an_external_address_of_its_own(helm: Helm, kind: str) -> None:
+    controllers = {
+        "address": "controller-{id}.example.org:{port}",
+        "annotations": {"hostname": "controller-{id}.example.org"},
+    }
+    external = {
+        "enabled": True,
+        "type": kind,
+        "address": "broker-{id}.example.org:{port}",
+        "controllers": controllers,
+        "sourceRanges": ["192.0.2.0/24"],
+    }
+    found = by_name(helm.template({"external": external}))
+    files = found["ConfigMap/tidelog-external"]["data"]
+    assert [name for name in files if name.startswith("controller")] == [
+        "controller-0.toml",
+        "controller-1.toml",
+    ]
+    for number in range(2):
+        service = found[f"Service/tidelog-external-controller-{number}"]
+        (port,) = service["spec"]["ports"]
+        reached = port["nodePort"] if kind == "NodePort" else port["port"]
+        assert reached == (30_400 + number if kind == "NodePort" else 9_400)
+        address = f"controller-{number}.example.org:{reached}"
+        assert files[f"controller-{number}.toml"] == f'external_advertised_address = "{address}"\n'
+        annotations = {"hostname": f"controller-{number}.example.org"}
+        assert service["metadata"]["annotations"] == annotations
+        pod = {"statefulset.kubernetes.io/pod-name": f"tidelog-controller-{number}"}
+        assert service["spec"]["selector"] == pod
+    # Where they listen, the policy lets clients outside in.
+    ports = {
+        entry["name"]: entry["containerPort"] for entry in container(found[CONTROLLER])["ports"]
+    }
+    env = {entry["name"]: entry.get("value") for entry in container(found[CONTROLLER])["env"]}
+    assert env["TIDELOG_EXTERNAL_LISTEN"] == f"0.0.0.0:{ports['external']}"
+    assert found["NetworkPolicy/tidelog-controller"]["spec"]["ingress"][-1] == {
+        "from": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
+        "ports": [{"port": ports["external"], "protocol": "TCP"}],
+    }
+
+
+def test_the_files_of_external_addresses_are_settings_that_services_accept(
+    helm: Helm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    external = {
+        "enabled": True,
+        "address": "broker-{id}.example.org:{port}",
+        "controllers": {"address": "controller-{id}.example.org:{port}"},
+    }
+    found = by_name(helm.template({"external": external}))
+    for name, content in found["ConfigMap/tidelog-external"]["data"].items():
+        (tmp_path / name).write_text(content)
+    for role, model in (("broker", BrokerConfig), ("controller", ControllerConfig)):
+        workload = container(found[f"StatefulSet/tidelog-{role}"])
+        (mount,) = [one for one in workload["volumeMounts"] if one["name"] == "external"]
+        env = {entry["name"]: entry.get("value") for entry in workload["env"]}
+        path = env["TIDELOG_CONFIG"].replace(f"$(TIDELOG_{role.upper()}_ID)", "1")
+        with monkeypatch.context() as variables:
+            variables.setenv("TIDELOG_CONFIG", path.replace(mount["mountPath"], str(tmp_path)))
+            variables.setenv("TIDELOG_EXTERNAL_LISTEN", env["TIDELOG_EXTERNAL_LISTEN"])
+            variables.setenv(f"TIDELOG_{role.upper()}_ID", "1")
+            variables.setenv("TIDELOG_ADVERTISED_ADDRESS", "pod:7500")
+            variables.setenv("TIDELOG_DATA_DIR", str(tmp_path))
+            config = load(model, [])
+        port = {"broker": 9_500, "controller": 9_400}[role]
+        assert config.external_address == f"{role}-1.example.org:{port}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "restarted"),
+    [
+        ({"port": 9_501}, ["broker"]),
+        ({"type": "NodePort"}, ["broker", "controller"]),
+        ({"controllers": {"port": 9_401}}, ["controller"]),
+        ({"controllers": {"address": ""}}, ["controller"]),
+        ({"controllers": {"annotations": {"a": "b"}}}, []),
+        ({"annotations": {"a": "b"}}, []),
+    ],
+)
+def test_services_restart_if_their_external_address_changes(
+    helm: Helm, changed: Document, restarted: list[str]
+) -> None:
+    """They read it when they start."""
+    before: Document = {
+        "enabled": True,
+        "address": "b-{id}:{port}",
+        "controllers": {"address": "c-{id}:{port}"},
+    }
+    after = before | changed
+    after["controllers"] = before["controllers"] | changed.get("controllers", {})
+    found = [by_name(helm.template({"external": external})) for external in (before, after)]
+    pods = {
+        role: [one[f"StatefulSet/tidelog-{role}"]["spec"]["template"] for one in found]
+        for role in ("broker", "controller")
+    }
+    assert [role for role, (old, new) in pods.items() if old != new] == restarted
 
 
 def test_dashboards_and_alerts_are_those_of_the_repository(helm: Helm) -> None:

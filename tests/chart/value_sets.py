@@ -44,10 +44,16 @@ def _external(rng: random.Random, values: Values) -> None:
         _put(values, "external.port", rng.choice([443, 9500, 65_535]))
         annotations = {"external-dns.alpha.kubernetes.io/hostname": "broker-{id}.example.org"}
         _put(values, "external.annotations", annotations)
+        if rng.random() < 0.5:
+            _put(values, "external.controllers.address", "controller-{id}.example.org:9400")
+            _put(values, "external.controllers.annotations", annotations)
     else:
         _put(values, "external.type", "NodePort")
         _put(values, "external.address", "node.example.org:{port}")
-        _put(values, "external.firstNodePort", rng.randint(30_000, 32_700))
+        _put(values, "external.firstNodePort", rng.randint(30_000, 32_000))
+        if rng.random() < 0.5:
+            _put(values, "external.controllers.address", "node.example.org:{port}")
+            _put(values, "external.controllers.firstNodePort", rng.randint(32_100, 32_700))
     _put(values, "external.sourceRanges", ["10.0.0.0/8", "2001:db8::/32"])
 
 
@@ -152,6 +158,8 @@ MISSPELT: dict[str, object] = {
     "gateway.enable": False,
     "external.type": "ClusterIP",
     "external.firstNodePort": 80,
+    "external.controllers.adress": "controller-{id}.example.org:9400",
+    "external.controllers.address": "controller-{id}.example.org",
     "networkpolicy.enabled": False,
     "networkPolicy.clients": [{"podSelectors": {}}],
     "serviceMonitor.intervall": "30s",

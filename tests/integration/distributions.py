@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from email.message import Message
 from importlib.metadata import PackagePath, distribution
@@ -25,6 +25,9 @@ from packaging.utils import canonicalize_name
 from documented import ROOT, pages
 
 TIMEOUT_SECONDS = 240
+# pip downloads 450 MB for Spark.
+INSTALL_TIMEOUT_SECONDS = 900
+LOCKS = ("requirements.lock", "requirements-spark.lock")
 # Records of decisions quote former commands.
 _NO_DOCUMENTATION = "adr"
 
@@ -200,11 +203,52 @@ def new_environment(directory: Path, needs: Required) -> Environment:
     return environment
 
 
+def locked() -> list[str]:
+    """Returns the versions of the locks, without hashes: pip would require those of wheels, too."""
+    pins = {
+        pin
+        for lock in LOCKS
+        for pin in re.findall(r"^[\w.-]+==\S+", (ROOT / lock).read_text(), re.M)
+    }
+    return sorted(pins)
+
+
+def lowest(wheel: Wheel) -> list[str]:
+    """Returns the lowest versions that a distribution declares to work with, without its extras."""
+    return [
+        f"{requirement.name}=={bound.version}"
+        for requirement in wheel.requirements
+        if requirement.marker is None
+        for bound in requirement.specifier
+        if bound.operator == ">="
+    ]
+
+
+def install_by_pip(
+    directory: Path, requirement: str, wheels: dict[str, Wheel], constraints: Iterable[str]
+) -> Environment:
+    """Returns a new environment in which pip has resolved the requirement: from wheels of this
+    repository, and packages of the index that meet the constraints."""
+    directory.mkdir()
+    environment = Environment(directory / "environment", required(requirement, wheels))
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(environment.directory)
+    versions = directory / "constraints.txt"
+    versions.write_text("".join(f"{each}\n" for each in constraints))
+    name, bracket, extra = requirement.partition("[")
+    command = [
+        *(*_PIP, "--python", str(environment.python), "install", "--constraint", str(versions)),
+        *(str(wheel.path) for wheel in environment.required.own() if wheel is not wheels[name]),
+        f"{wheels[name].path}{bracket}{extra}",
+    ]
+    _run(command, cwd=directory, timeout_seconds=INSTALL_TIMEOUT_SECONDS)
+    return environment
+
+
 _PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 
-def _run(command: list[str], cwd: Path) -> None:
+def _run(command: list[str], cwd: Path, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
     done = subprocess.run(
-        command, cwd=cwd, check=False, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+        command, cwd=cwd, check=False, capture_output=True, text=True, timeout=timeout_seconds
     )
     assert done.returncode == 0, done.stdout + done.stderr

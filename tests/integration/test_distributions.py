@@ -122,7 +122,7 @@ CASES = (
 )
 NAMES = [case.requirement for case in CASES]
 
-_IMPORT_ALL = """
+IMPORT_ALL = """
 import importlib, pkgutil, sys
 packages, without = sys.argv[1].split(","), tuple(filter(None, sys.argv[2].split(",")))
 
@@ -174,7 +174,7 @@ def test_every_module_can_be_imported(
     without = (*case.without, "tidelog_runtime.process_init")
     arguments = (",".join(case.packages), ",".join(without))
     environment = environment_with(case.requirement)
-    done = environment.run("python", "-c", _IMPORT_ALL, *arguments, work=tmp_path)
+    done = environment.run("python", "-c", IMPORT_ALL, *arguments, work=tmp_path)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 1
 

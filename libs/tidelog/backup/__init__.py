@@ -14,6 +14,7 @@ from tidelog.backup.creation import CreateOptions, create_backup
 from tidelog.backup.directory import BackupDirectory, UnwritableBackupError
 from tidelog.backup.manifest import (
     BackupError,
+    ClusterSettings,
     Gap,
     GapReason,
     Manifest,
@@ -28,6 +29,7 @@ from tidelog.backup.verification import Verification, verify_backup
 __all__ = [
     "BackupDirectory",
     "BackupError",
+    "ClusterSettings",
     "Comparison",
     "CreateOptions",
     "Gap",

@@ -5,6 +5,7 @@ continued towards the same ones."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fnmatch
 import secrets
@@ -14,7 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidelog.backup.directory import BackupDirectory
-from tidelog.backup.manifest import BackupError, Manifest, PartitionBackup, TopicBackup
+from tidelog.backup.manifest import (
+    BackupError,
+    ClusterSettings,
+    Manifest,
+    PartitionBackup,
+    TopicBackup,
+)
 from tidelog.backup.partition_copy import CopyTask, PartitionCopier
 from tidelog.backup.segments import DEFAULT_SEGMENT_BYTES, SegmentWriter
 from tidelog.backup.workers import (
@@ -41,6 +48,8 @@ ALL_TOPICS = ("*",)
 PREFETCH_BYTES = 16 << 20
 # How long each high watermark and each start of a log is requested from leaders.
 DEFAULT_LEADER_TIMEOUT_MS = 30_000
+# How long controllers are asked for the settings of the cluster.
+SETTINGS_TIMEOUT_SECONDS = 10.0
 # Partitions that an error names.
 MAX_NAMED = 20
 _ID_BYTES = 16
@@ -159,7 +168,18 @@ async def _capture(
         captured_at_ms=now_ms,
         ended_at_ms=0,
         topics=tuple(_topic(topic, starts, ends, leaderless) for topic in chosen),
+        settings=await _settings(admin),
     )
+
+
+async def _settings(admin: Admin) -> ClusterSettings | None:
+    """Returns None if no controller answers, which must not prevent a backup of the records."""
+    try:
+        async with asyncio.timeout(SETTINGS_TIMEOUT_SECONDS):
+            throttle = await admin.describe_throttle()
+    except (TimeoutError, TidelogError):
+        return None
+    return ClusterSettings(throttle.bytes_per_second)
 
 
 async def _offsets(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import json
+import types
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -112,12 +113,24 @@ class TopicBackup:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Settings of the cluster that belong to no topic and no broker.
+
+    - `moves_bytes_per_second`: limit on the bandwidth of moves; None: no limit.
+    """
+
+    moves_bytes_per_second: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """A backup. Times are milliseconds since 1970 (UTC).
 
     - `backup_id`: 22 characters of base64url; updates of the backup keep it.
     - `patterns`: the requested topics.
     - `captured_at_ms`: when the high watermarks were read.
+    - `settings`: None: not known, because no controller answered, or an earlier release made the
+      backup.
     """
 
     backup_id: str
@@ -128,6 +141,7 @@ class Manifest:
     captured_at_ms: int
     ended_at_ms: int
     topics: tuple[TopicBackup, ...]
+    settings: ClusterSettings | None = None
 
     def topic(self, name: str) -> TopicBackup | None:
         return next((topic for topic in self.topics if topic.topic == name), None)
@@ -200,9 +214,14 @@ def _checksum(content: object) -> str:
 def _decoded(kind: Any, value: Any) -> Any:
     """Returns a value of `kind`. Raises KeyError, TypeError and ValueError."""
     origin = get_origin(kind)
+    if origin is types.UnionType:
+        (other,) = set(get_args(kind)) - {types.NoneType}
+        return None if value is None else _decoded(other, value)
     if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
-        return kind(**{f.name: _decoded(hints[f.name], value[f.name]) for f in fields(kind)})
+        # Backups of earlier releases lack fields with the default None.
+        present = [f for f in fields(kind) if f.name in value or f.default is not None]
+        return kind(**{f.name: _decoded(hints[f.name], value[f.name]) for f in present})
     if origin is tuple:
         return tuple(_decoded(get_args(kind)[0], item) for item in _checked(list, value))
     if origin is Mapping:

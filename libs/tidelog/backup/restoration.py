@@ -17,7 +17,13 @@ from typing import NamedTuple
 
 from tidelog.backup.creation import ALL_TOPICS
 from tidelog.backup.directory import BackupDirectory
-from tidelog.backup.manifest import BackupError, Manifest, PartitionBackup, TopicBackup
+from tidelog.backup.manifest import (
+    BackupError,
+    ClusterSettings,
+    Manifest,
+    PartitionBackup,
+    TopicBackup,
+)
 from tidelog.backup.offset_mapping import keeps_offsets, kept_ranges, source_offset
 from tidelog.backup.restoring_topics import (
     RestoredTopic,
@@ -43,6 +49,7 @@ from tidelog.model import NO_OFFSET, Batch, TopicPartition
 from tidelog.phrases import plural
 from tidelog.record_batch import EncodedRecords
 from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
+from tidelog.units import size_text
 
 # The only epoch of the producer's name, so that every run of a restore is the same producer.
 EPOCH = 0
@@ -63,6 +70,7 @@ class RestoreOptions:
     - `replication_factor`: of all topics; None: as in the backup.
     - `allow_incomplete`: restore a backup that lacks a part of some partitions.
     - `keeps_all`: leave retention off, instead of as in the backup.
+    - `sets_throttle`: give the cluster the limit on moves that the backed-up cluster had.
     """
 
     topics: Sequence[str] = ALL_TOPICS
@@ -70,6 +78,7 @@ class RestoreOptions:
     replication_factor: int | None = None
     allow_incomplete: bool = False
     keeps_all: bool = False
+    sets_throttle: bool = False
     max_bytes_per_second: int | None = None
     parallelism: int = DEFAULT_RESTORE_PARALLELISM
 
@@ -114,6 +123,7 @@ async def restore_backup(
     manifest = await asyncio.to_thread(directory.read)
     chosen = matching(manifest, options.topics)
     _check_complete(chosen, options)
+    _check_settings(manifest, options)
     targets = target_names(manifest, chosen, options.renamed)
     await _check_sound(path, options.topics)
     async with Admin(bootstrap) as admin:
@@ -128,6 +138,7 @@ async def restore_backup(
         await writer.write(topics)
         for topic in topics:
             await complete_topic(admin, topic, keeps_retention=options.keeps_all)
+        preparation.warnings += await _restore_settings(admin, manifest.settings, options)
     results = [_result(topic, writer.records.get(topic.name, 0)) for topic in topics]
     warnings = [*preparation.warnings, *_incomplete(chosen)]
     return RestoreResult(results, writer.size_bytes, warnings)
@@ -154,6 +165,36 @@ def _check_complete(chosen: Sequence[TopicBackup], options: RestoreOptions) -> N
             "complete it with tidelog backup create --incremental, or restore what there is with "
             "--allow-incomplete"
         )
+
+
+def _check_settings(manifest: Manifest, options: RestoreOptions) -> None:
+    if options.sets_throttle and manifest.settings is None:
+        raise BackupError(
+            "the backup lacks the limit on moves: no controller answered when it began, or an "
+            "earlier release made it; restore without --throttle, and set it by tidelog throttle "
+            "set"
+        )
+
+
+async def _restore_settings(
+    admin: Admin, settings: ClusterSettings | None, options: RestoreOptions
+) -> list[str]:
+    """Returns a warning if the cluster lacks the limit of the backup: it applies to all topics, so
+    that it is only set if that is requested."""
+    if settings is None:
+        return []
+    limit = settings.moves_bytes_per_second
+    if options.sets_throttle:
+        await admin.set_throttle(limit)
+        return []
+    present = (await admin.describe_throttle()).bytes_per_second
+    if limit is None or present == limit:
+        return []
+    other = "has no limit" if present is None else f"limits them to {size_text(present)}"
+    return [
+        f"the backed-up cluster limited moves to {size_text(limit)} a second, and this one "
+        f"{other}; to set the same limit: tidelog throttle set {limit}"
+    ]
 
 
 async def _check_sound(path: Path, topics: Sequence[str]) -> None:

@@ -2,24 +2,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tidelog.v1 import admin_pb2
-from unit.client.fake_broker import FakeCluster, ServicerContext
-from unit.client.fake_controller import FakeController
-
-
-class ConfiguringController(FakeController):
-    """Changes the configuration of topics, too."""
-
-    async def AlterTopicConfig(  # noqa: N802
-        self,
-        request: admin_pb2.AlterTopicConfigRequest,
-        context: ServicerContext,  # noqa: ARG002
-    ) -> admin_pb2.AlterTopicConfigResponse:
-        config = self.cluster.topics[request.topic].config
-        config.update(request.set)
-        for key in request.unset:
-            config.pop(key, None)
-        return admin_pb2.AlterTopicConfigResponse()
+from unit.backup.controllers import ConfiguringController
+from unit.client.fake_broker import FakeCluster
 
 
 @pytest.fixture

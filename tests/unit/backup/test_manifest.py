@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 
 from tidelog.backup.manifest import (
     BackupError,
+    ClusterSettings,
     Gap,
     GapReason,
     PartitionBackup,
@@ -60,6 +62,32 @@ def test_a_file_that_is_no_manifest_is_rejected(changed: object, message: str) -
     assert callable(changed)
     changed(document)
     with pytest.raises(BackupError, match=message):
+        decode_manifest(json.dumps(document).encode(), "manifest.json")
+
+
+@pytest.mark.parametrize("settings", [None, ClusterSettings(None), ClusterSettings(5_000_000)])
+def test_settings_of_the_cluster_are_read_as_they_were_written(
+    settings: ClusterSettings | None,
+) -> None:
+    manifest = replace(manifest_of(PARTITION), settings=settings)
+    assert decode_manifest(encode_manifest(manifest), "manifest.json") == manifest
+
+
+def test_a_backup_of_a_release_without_settings_is_read() -> None:
+    document = json.loads(encode_manifest(manifest_of(PARTITION)))
+    del document["backup"]["settings"]
+    text = json.dumps(document["backup"], sort_keys=True, separators=(",", ":"))
+    document["crc32c"] = f"{crc32c(text.encode()):08x}"
+    found = decode_manifest(json.dumps(document).encode(), "manifest.json")
+    assert found == manifest_of(PARTITION)
+
+
+def test_a_manifest_without_another_field_is_rejected() -> None:
+    document = json.loads(encode_manifest(manifest_of(PARTITION)))
+    del document["backup"]["topics"][0]["partitions"][0]["error"]
+    text = json.dumps(document["backup"], sort_keys=True, separators=(",", ":"))
+    document["crc32c"] = f"{crc32c(text.encode()):08x}"
+    with pytest.raises(BackupError, match="no manifest of a backup: KeyError"):
         decode_manifest(json.dumps(document).encode(), "manifest.json")
 
 

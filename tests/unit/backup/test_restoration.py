@@ -9,6 +9,7 @@ import pytest
 from tidelog.backup import (
     BackupDirectory,
     BackupError,
+    ClusterSettings,
     CreateOptions,
     RestoreOptions,
     RestoreResult,
@@ -22,6 +23,8 @@ from tidelog.batch import stamp
 from tidelog.errors import TopicAlreadyExistsError
 from tidelog.model import Batch, Codec
 from tidelog.record_batch import encode
+from tidelog.v1 import admin_pb2
+from unit.backup.controllers import ConfiguringController
 from unit.backup.written import batch, fence
 from unit.client.fake_broker import FakeCluster
 
@@ -94,6 +97,57 @@ async def test_retention_stays_off_on_request(cluster: FakeCluster, backup: Path
     await restore(cluster, backup, keeps_all=True)
     config = cluster.topics["sea"].config
     assert config == TOPIC_CONFIG | {"retention_ms": "-1", "retention_bytes": "-1"}
+
+
+LIMIT = admin_pb2.Throttle(bytes_per_second=5_000_000)
+
+
+def controller_of(cluster: FakeCluster) -> ConfiguringController:
+    assert isinstance(cluster.controller, ConfiguringController)
+    return cluster.controller
+
+
+async def test_the_limit_on_moves_is_set_on_request(cluster: FakeCluster, tmp_path: Path) -> None:
+    controller = controller_of(cluster)
+    controller.throttle = LIMIT
+    path = tmp_path / "backup"
+    manifest = await create_backup(cluster.bootstrap(), path)
+    assert manifest.settings == ClusterSettings(5_000_000)
+    assert (await restore(cluster, path, renamed={"sea": "a"})).warnings == []
+    controller.throttle = admin_pb2.Throttle(bytes_per_second=7)
+    (warning,) = (await restore(cluster, path, renamed={"sea": "b"})).warnings
+    assert (
+        "this one limits them to 7 B; to set the same limit: tidelog throttle set 5000000"
+        in warning
+    )
+    assert controller.throttle.bytes_per_second == 7
+    assert (await restore(cluster, path, renamed={"sea": "c"}, sets_throttle=True)).warnings == []
+    assert controller.throttle == LIMIT
+
+
+async def test_a_limit_that_the_backup_had_not_is_removed_on_request(
+    cluster: FakeCluster, backup: Path
+) -> None:
+    controller_of(cluster).throttle = LIMIT
+    assert (await restore(cluster, backup)).warnings == []
+    assert controller_of(cluster).throttle == LIMIT
+    await restore(cluster, backup, sets_throttle=True)
+    assert not controller_of(cluster).throttle.HasField("bytes_per_second")
+
+
+async def test_records_are_backed_up_while_no_controller_answers(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.backup.creation.SETTINGS_TIMEOUT_SECONDS", 0.2)
+    cluster.partition("sea", 0).batches = [batch(0)]
+    controller = controller_of(cluster)
+    await controller.close()
+    path = tmp_path / "backup"
+    manifest = await create_backup(cluster.bootstrap(), path)
+    assert (manifest.is_complete, manifest.settings) == (True, None)
+    with pytest.raises(BackupError, match="lacks the limit on moves"):
+        await restore(cluster, path, renamed={"sea": "bay"}, sets_throttle=True)
+    assert "bay" not in cluster.topics
 
 
 async def test_a_topic_is_restored_under_another_name(cluster: FakeCluster, backup: Path) -> None:

@@ -97,10 +97,23 @@ def test_the_chart_has_the_version_of_the_package() -> None:
 
 
 def test_files_of_the_chart_are_those_of_the_repository() -> None:
-    """Links, so that nothing is kept twice; `helm package` follows them."""
+    """Copies: links are texts in checkouts without symbolic links."""
     deploy = CHART.parents[1]
-    assert (CHART / "files" / "alerts.yml").resolve() == deploy / "prometheus" / "alerts.yml"
-    assert (CHART / "files" / "dashboards").resolve() == deploy / "grafana" / "dashboards"
+    expected = {
+        "alerts.yml": (deploy / "prometheus" / "alerts.yml").read_text(),
+        **{
+            f"dashboards/{path.name}": path.read_text()
+            for path in (deploy / "grafana" / "dashboards").iterdir()
+        },
+    }
+    files = CHART / "files"
+    found = {
+        str(path.relative_to(files)): path.read_text()
+        for path in files.rglob("*")
+        if not path.is_dir()
+    }
+    assert found == expected, "run `make chart-files`"
+    assert not any(path.is_symlink() for path in (files, *files.rglob("*")))
 
 
 def test_the_schema_is_readable_json() -> None:

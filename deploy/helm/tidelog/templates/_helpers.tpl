@@ -81,6 +81,47 @@ broker's id is its pod's ordinal. */}}
 {{- join "," $addresses -}}
 {{- end -}}
 
+{{/* What clients outside reach, as a YAML list, if external.enabled: role, id, config (name of its
+configuration), service (last part of its Service's name), pod, port, nodePort, address. Controllers
+are in it if external.controllers.address is set. */}}
+{{- define "tidelog.external" -}}
+{{- $name := include "tidelog.name" . -}}
+{{- $external := .Values.external -}}
+{{- $isNodePort := eq $external.type "NodePort" -}}
+{{- $position := 0 -}}
+{{- range (include "tidelog.brokerSets" . | fromYamlArray) -}}
+{{- $set := . -}}
+{{- range $index := until (int .replicas) -}}
+{{- $id := toString (add (int $set.first) $index) -}}
+{{- $nodePort := add (int $external.firstNodePort) $position -}}
+{{- $port := ternary $nodePort (int $external.port) $isNodePort }}
+- {role: broker, id: {{ $id | quote }}, config: broker-{{ $id }}, service: {{ $id | quote }}, pod: {{ $set.name }}-{{ $id }}, port: {{ int $external.port }}, nodePort: {{ $nodePort }}, address: {{ $external.address | replace "{id}" $id | replace "{port}" (toString $port) | quote }}}
+{{- $position = add $position 1 -}}
+{{- end -}}
+{{- end -}}
+{{- $controllers := $external.controllers -}}
+{{- if $controllers.address -}}
+{{- range $index := until (int .Values.controller.replicas) -}}
+{{- $id := toString $index -}}
+{{- $nodePort := add (int $controllers.firstNodePort) $index -}}
+{{- $port := ternary $nodePort (int $controllers.port) $isNodePort }}
+- {role: controller, id: {{ $id | quote }}, config: controller-{{ $id }}, service: controller-{{ $id }}, pod: {{ $name }}-controller-{{ $id }}, port: {{ int $controllers.port }}, nodePort: {{ $nodePort }}, address: {{ $controllers.address | replace "{id}" $id | replace "{port}" (toString $port) | quote }}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Not empty: controllers have addresses outside. */}}
+{{- define "tidelog.controllersAreExternal" -}}
+{{- if and .Values.external.enabled .Values.external.controllers.address -}}true{{- end -}}
+{{- end -}}
+
+{{/* Hash of the configuration whose change restarts a part: (dict "root" $ "external" values), with
+the values by which its address outside is made; empty: it has none. */}}
+{{- define "tidelog.configurationHash" -}}
+{{- $values := .root.Values -}}
+{{- list $values.cluster $values.etcd.endpoints $values.logLevel .external | toJson | sha256sum | trunc 16 -}}
+{{- end -}}
+
 {{/* A size of Gi or Ti in Gi; empty: another unit. */}}
 {{- define "tidelog.gibibytes" -}}
 {{- if hasSuffix "Gi" . -}}

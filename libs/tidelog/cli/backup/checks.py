@@ -16,6 +16,7 @@ from tidelog.cli.backup.common import (
     backup_errors,
     failures_document,
     gaps_document,
+    limit_text,
     missing_lines,
     offsets_text,
     patterns,
@@ -47,7 +48,8 @@ SHOW_JSON = (
     "The manifest: backup_id, cluster_id, tidelog_version, patterns, created_at_ms, "
     "captured_at_ms, ended_at_ms, topics [topic, topic_id, partition_count, replication_factor, "
     "config, partitions [partition, start_offset, next_offset, high_watermark, leader_epoch, "
-    "last_epoch, segments, gaps, fences, error]]."
+    "last_epoch, segments, gaps, fences, error]], settings [moves_bytes_per_second (null: no "
+    "limit)] (null: not known)."
 )
 
 
@@ -156,7 +158,7 @@ async def show(
         return
     write_line(
         f"backup {manifest.backup_id} of cluster {manifest.cluster_id}, up to "
-        f"{timestamp_text(manifest.captured_at_ms)}"
+        f"{timestamp_text(manifest.captured_at_ms)}; limit on moves: {limit_text(manifest)}"
     )
     if partitions:
         _show_partitions(manifest)

@@ -162,6 +162,14 @@ def offsets_text(keeps: Iterable[bool]) -> str:
     return "kept" if all(keeps) else "new (offsets.json)"
 
 
+def limit_text(manifest: Manifest) -> str:
+    """Returns the limit on moves of the backed-up cluster."""
+    if manifest.settings is None:
+        return "not known"
+    limit = manifest.settings.moves_bytes_per_second
+    return "none" if limit is None else f"{size_text(limit)} a second"
+
+
 def missing_lines(manifest: Manifest) -> list[str]:
     """Returns what a backup lacks, one line each."""
     lines = [f"{name} is not complete: {error}" for name, error in manifest.failures]

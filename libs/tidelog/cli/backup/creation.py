@@ -22,7 +22,7 @@ from tidelog.cli.backup.common import (
 )
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.operating.command_options import shared_options
-from tidelog.cli.output import write_error, write_json, write_line
+from tidelog.cli.output import write_error, write_json, write_line, write_note
 from tidelog.cli.session import Session, seconds_option
 from tidelog.phrases import plural
 from tidelog.units import size_text
@@ -129,5 +129,7 @@ def _show(directory: Path, manifest: Manifest, notes: ProgressNotes) -> None:
         f"{plural(len(partitions), 'partition')}, "
         f"{plural(sum(p.records for p in partitions), 'record')}, {size_text(size_bytes)}"
     )
+    if manifest.settings is None:
+        write_note("warning: the limit on moves is not in the backup: no controller answered")
     if missing := missing_lines(manifest):
         write_error("\n".join(missing))

@@ -64,6 +64,13 @@ async def restore(
             "--allow-incomplete", help="Restore a backup that lacks a part of partitions."
         ),
     ] = False,
+    throttle: Annotated[
+        bool,
+        typer.Option(
+            "--throttle",
+            help="Also limit moves in the cluster as in the backed-up one (tidelog throttle).",
+        ),
+    ] = False,
     max_rate: RateOption = "none",
     parallelism: ParallelismOption = 8,
 ) -> None:
@@ -81,6 +88,7 @@ async def restore(
         replication_factor,
         allow_incomplete,
         keep_all,
+        throttle,
         rate(max_rate),
         parallelism,
     )
