@@ -57,7 +57,7 @@ help:
 	@echo "                  less than three runs of all faults writes out/faults.partial.json"
 	@echo "make upgrade-test  roll clusters to this source tree, back and forward again, under load, from the previous release;"
 	@echo "                  RUNS=n ORDER=name; SHORT=1: without stops in between"
-	@echo "make lock         resolve the dependencies anew into requirements*.lock"
+	@echo "make lock         resolve the dependencies from scratch into requirements*.lock"
 	@echo "make system-deps  install the Debian packages that some suites need"
 	@echo "make clean        remove what was built; keeps data"
 
