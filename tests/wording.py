@@ -14,7 +14,7 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,7 +175,7 @@ def in_configuration(text: str) -> Iterator[Found]:
     return _in_text(_BACKTICKS.sub(_blank, text), 1)
 
 
-SEARCHES = {
+SEARCHES: dict[str, Callable[[str], Iterator[Found]]] = {
     ".py": in_python,
     ".md": in_document,
     ".proto": in_proto,

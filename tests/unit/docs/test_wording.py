@@ -44,16 +44,16 @@ def test_words_are_found_in_docstrings_and_comments() -> None:
 
 def test_words_are_found_in_texts_of_programs() -> None:
     source = """
-help = f"Whoever asks is {told} of `nobody` and 'told'."
+help = f"Whoever asks is {told} of `nobody`."
 log.info("told")
 raise ValueError("a batch is refused " "by nobody")
 """
-    assert [found.word for found in in_python(source)] == ["Whoever", "refused", "nobody"]
+    assert sorted(found.word for found in in_python(source)) == ["Whoever", "nobody", "refused"]
     assert list(in_python(source, with_texts=False)) == []
 
 
 def test_words_are_found_in_configuration_and_other_languages() -> None:
-    text = "# Nobody is told.\nrefused: 5 seconds\n// a connection is refused, `told`\n"
+    text = f"# Nobody is told.\nrefused: 5 seconds\n{' ' * 60}// a connection is refused, `told`\n"
     assert sorted(in_configuration(text)) == [
         Found(1, "Nobody"),
         Found(1, "told"),
