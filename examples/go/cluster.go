@@ -79,8 +79,8 @@ func OpenCluster(bootstrap []string, topic string) (*Cluster, error) {
 // Partitions of the topic, as it was when it was opened.
 func (c *Cluster) Partitions() int { return len(c.leaders) }
 
-// Ask calls the leader of a partition, whichever broker that is by then, until the answer is one that
-// another try would not change. What a call does has to be harmless when it is done twice.
+// Ask calls the present leader of a partition until the answer is one that another try would not
+// change. What a call does has to be harmless when it is done twice.
 func (c *Cluster) Ask(partition int32, call func(context.Context, pb.BrokerServiceClient, Leader) (*pb.Error, error)) error {
 	last := errors.New("the partition has no leader")
 	pause := minPause

@@ -113,8 +113,8 @@ export class Cluster {
   }
 
   /**
-   * Calls the leader of a partition, whichever broker that is by then, until the answer is one that another
-   * try would not change. What a call does has to be harmless when it is done twice.
+   * Calls the present leader of a partition until the answer is one that another try would not
+   * change. What a call does has to be harmless when it is done twice.
    */
   async ask<Answer>(
     partition: number,

@@ -96,8 +96,8 @@ final class Cluster {
   }
 
   /**
-   * Calls the leader of a partition, whichever broker that is by then, until the answer is one that another
-   * try would not change.
+   * Calls the present leader of a partition until the answer is one that another try would not
+   * change.
    */
   <T> T ask(int partition, CallToLeader<T> call) throws InterruptedException {
     RuntimeException last = new IllegalStateException("the partition has no leader");
