@@ -117,14 +117,14 @@ class ReplicaKnowledge:
         damage = self._repair.damage_of(key)
         if damage is not None:
             return Failure(damage.cause.value, damage.reason, damage.since_ms, damage.led_epoch)
-        rejection = self._manager.disk.of(key)
-        if rejection is not None:
-            over_in_ms = rejection.hang_over_in_ms(self._clock.monotonic_ms())
+        disk_rejection = self._manager.disk.of(key)
+        if disk_rejection is not None:
+            over_in_ms = disk_rejection.hang_over_in_ms(self._clock.monotonic_ms())
             return Failure(
-                rejection.cause.value,
-                rejection.message,
-                rejection.since_ms,
-                rejection.led_epoch,
+                disk_rejection.cause.value,
+                disk_rejection.message,
+                disk_rejection.since_ms,
+                disk_rejection.led_epoch,
                 NOT_KNOWN if over_in_ms is None else over_in_ms,
             )
         partition = self._manager.find(key)
