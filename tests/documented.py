@@ -35,6 +35,7 @@ ASKING = (
     "cluster upgrade",
     "operations cancel",
     "recovery choose",
+    "topics alter-config",
     "topics recover",
     "topics remove-partitions",
 )
