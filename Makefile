@@ -16,7 +16,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
 .PHONY: help helm demo up start test sim model mutants api-fuzz chart chart-files chart-test packages-test compose-test examples-test faults upgrade-test lint bench bench-backup bench-peers bench-grow \
-	bench-pauses bench-scrub bench-testing bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots docs proto dashboards rules lock system-deps clean
+	bench-pauses bench-scrub bench-testing bench-digest bench-console bench-spark-check bench-spark-read results spark spark-kills screenshots docs proto dashboards rules lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -41,6 +41,7 @@ help:
 	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
 	@echo "make bench-spark-check  check a history of 100 million operations on Spark; QUICK=1 of one million"
 	@echo "make bench-spark-read  read ten million records by Spark, beside Kafka's own source on three brokers of Kafka; needs Maven; QUICK=1 half a million"
+	@echo "make results      take results of complete benches from out/ into docs/internals/bench.json and performance.md"
 	@echo "make spark        install what Spark and the jobs on it need; Java 17 comes by make system-deps"
 	@echo "make spark-kills  kill Spark's driver and executors in a streaming copy and in an archive; test the examples on Spark in docs; QUICK=1 once each, BY_KEY=1"
 	@echo "make screenshots  take the pictures of the web console in docs/screenshots"
@@ -59,7 +60,7 @@ help:
 	@echo "                  less than three runs of all faults writes out/faults.partial.json"
 	@echo "make upgrade-test  roll clusters to this source tree, back and forward again, under load, from the previous release;"
 	@echo "                  RUNS=n ORDER=name; SHORT=1: without stops in between"
-	@echo "make lock         resolve the dependencies anew into requirements*.lock"
+	@echo "make lock         resolve the dependencies from scratch into requirements*.lock"
 	@echo "make system-deps  install the Debian packages that some suites need"
 	@echo "make clean        remove what was built; keeps data"
 
@@ -177,6 +178,10 @@ bench-digest: $(STAMP)
 bench-console: $(STAMP)
 	$(BENCH).console $(if $(QUICK),--quick)
 
+# From results in out/, of make bench, make bench-peers and bench.packages.
+results: $(STAMP)
+	$(BENCH).published
+
 spark: $(STAMP) $(SPARK_STAMP)
 
 spark-kills: $(STAMP) $(SPARK_STAMP)
@@ -223,6 +228,7 @@ check-generated: $(STAMP)
 	then echo "Generated code is up to date with proto/."; \
 	else echo "libs/tidelog/v1 is not what proto/ generates: run 'make proto'." >&2; exit 1; fi
 	@PYTHONPATH=tests $(BIN)/python -m rules --check
+	@$(BENCH).published --check
 
 # What suites need of the system; tests/suites.py names the programs, and says what is left
 # out without them.

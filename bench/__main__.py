@@ -7,13 +7,11 @@ Exit status 1: a bound is missed; the last lines name it."""
 from __future__ import annotations
 
 import argparse
-import platform
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import uvloop
@@ -88,11 +86,7 @@ class Suite:
     def _end(self, part: str, found: Outcome, began: float) -> None:
         self.outcomes[part] = found
         self.seconds[part] = round(time.monotonic() - began, 1)
-        self.measured[part] = {
-            "commit": self._commit,
-            "python": platform.python_version(),
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+        self.measured[part] = report.measured(self._commit)
         missed = len(report.missed_names(found.results))
         verdict = f", [red]{missed} missed[/]" if missed else ""
         self._display.note(f"{part}: {estimate.text(self.seconds[part])}{verdict}")

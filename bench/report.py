@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,15 @@ def commit() -> str:
     return described.stdout.strip()
 
 
+def measured(of_commit: str) -> dict[str, str]:
+    """Returns of which code results are, and that they have ended now."""
+    return {
+        "commit": of_commit,
+        "python": platform.python_version(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
 def missed_names(results: Sequence[Measured]) -> list[str]:
     """Returns the names of the results that missed their targets."""
     return [result.name for result in results if result.met is False]
@@ -95,6 +105,8 @@ def document(
     """Returns the keys that the files of all benches with forms have.
 
     - `machine`: processor, cores, memory, Python, kernel.
+    - `measured`: the `commit` (with a + if files differ), the version of `python`, and the time of
+      the end (`at`, UTC).
     - `form`: `full`, `quick`, or `custom` if a setting differs.
     - `settings`: the requested settings, by the names of the options.
     - `results`: the rows of the table, each with `name`, `value`, `unit`, `target` and `met`.
@@ -105,6 +117,7 @@ def document(
         del row["ratio_to_ceiling"]
     return {
         "machine": machine(),
+        "measured": measured(commit()),
         "form": form,
         "settings": dict(settings),
         "results": rows,
@@ -181,9 +194,15 @@ def plain_document(results: Sequence[Measured]) -> dict[str, object]:
     """Returns the keys of the file of a bench without forms.
 
     - `machine`: processor, cores, memory, Python, kernel.
+    - `measured`: the `commit` (with a + if files differ), the version of `python`, and the time of
+      the end (`at`, UTC).
     - `results`: each with `name`, `value`, `unit`, `ratio_to_ceiling` (null), `target` and `met`.
     """
-    return {"machine": machine(), "results": [result.as_json() for result in results]}
+    return {
+        "machine": machine(),
+        "measured": measured(commit()),
+        "results": [result.as_json() for result in results],
+    }
 
 
 def show(results: Sequence[Measured], console: Console, *, title: str) -> None:

@@ -2,7 +2,8 @@
 
 Every line of a ```console block is executed as it stands, and so is every ```python block; a
 ```text block after it is its output. Programs in ```py blocks are those of other clients: they are
-only compiled. Other blocks are for reading only."""
+only compiled. Commands in blocks without a language need other machines, or take long: they are
+only parsed. Other blocks are for reading only."""
 
 from __future__ import annotations
 
@@ -18,9 +19,26 @@ KAFKA_CLIENTS = "docs/getting-started/coming-from-kafka-clients.md"
 PYTHON = "docs/getting-started/python.md"
 TESTING = "docs/getting-started/testing.md"
 SPARK_JOBS = "docs/integrations/spark-jobs.md"
+LOCAL = "docs/getting-started/local.md"
+CHANGING = "docs/operations/changing-a-cluster.md"
+BACKUP = "docs/operations/backup.md"
+UPGRADES = "docs/operations/upgrades.md"
+REST = "docs/integrations/rest-and-console.md"
 # The pages of the tour, in the order in which their commands are executed.
 TOUR = (README, CONTAINERS, GUARANTEES)
 COMPOSE = "docker-compose "
+# Commands that ask for confirmation, by their beginnings after `tidelog `.
+ASKING = (
+    "apply ",
+    "brokers add",
+    "brokers remove",
+    "cluster upgrade",
+    "operations cancel",
+    "recovery choose",
+    "topics alter-config",
+    "topics recover",
+    "topics remove-partitions",
+)
 # The data directory of `make up`; the clusters of tests have other directories.
 DIRECTORY = ".tidelog/"
 
@@ -40,17 +58,39 @@ def anchor(heading: str) -> str:
 
 
 def blocks(language: str, text: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    """The blocks of that language, without the indentation of those in lists."""
+    # All languages, since an end looks like the beginning of a block without a language.
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL)
+    return [
+        re.sub(rf"^{indentation}", "", block, flags=re.MULTILINE)
+        for indentation, of, block in found
+        if of == language
+    ]
 
 
 def commands(text: str) -> list[str]:
-    """The commands without their comments.
+    """The commands of the console blocks without their comments.
 
     Commands that ask for confirmation get --yes, because tests run without a terminal."""
-    joined = [re.sub(r"\\\n\s*", "", block) for block in blocks("console", text)]
-    lines = [line[2:] for block in joined for line in block.splitlines()]
+    lines = [line[2:] for line in _shell_lines(blocks("console", text))]
     stripped = [re.sub(r"\s+#.*", "", line) for line in lines]
-    return [c + " --yes" if "recover" in c else c for c in stripped]
+    return [f"{c} --yes" if _asks(c) else c for c in stripped]
+
+
+def _asks(command: str) -> bool:
+    asks = command.startswith(tuple(f"tidelog {beginning}" for beginning in ASKING))
+    return asks and "--yes" not in command and "--dry-run" not in command
+
+
+def shown_lines(text: str) -> list[str]:
+    """The lines of the blocks that may show commands, executed or not, without prompts."""
+    lines = _shell_lines([*blocks("console", text), *blocks("", text)])
+    return [re.sub(r"^\s*(?:\$ )?", "", line) for line in lines]
+
+
+def _shell_lines(given: list[str]) -> list[str]:
+    """The lines of blocks; those that a backslash continues are one."""
+    return [line for block in given for line in re.sub(r"\\\n\s*", "", block).splitlines()]
 
 
 def tour() -> list[str]:

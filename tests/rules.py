@@ -35,6 +35,7 @@ MARK = "pytest.mark.rule"
 # Two to six words.
 ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+){1,5}")
 HEADER = ("| rule | id | module | test |", "| --- | --- | --- | --- |")
+ONLY_TABLE = "This table is the page of these rules: no other one explains them."
 OUT_OF_DATE = (
     "docs/internals/rules-and-tests.md differs from docs/internals/rules.toml and the marks of the "
     "tests: run `make rules` and commit the page"
@@ -53,8 +54,11 @@ class Rule:
 
 
 class Group(NamedTuple):
+    """`only_table`: the generated table alone states its rules, which have no page."""
+
     title: str
     rules: Sequence[Rule]
+    only_table: bool = False
 
 
 class Catalogue(NamedTuple):
@@ -81,7 +85,11 @@ def parse(text: str) -> Catalogue:
     """Raises `KeyError` or `TypeError` for a missing or unknown key of a rule."""
     tables = tomllib.loads(text)
     groups = [
-        Group(group["title"], [Rule(**rule) for rule in group["rules"]])
+        Group(
+            group["title"],
+            [Rule(**rule) for rule in group["rules"]],
+            group.get("only_table", False),
+        )
         for group in tables["groups"]
     ]
     return Catalogue(tables["introduction"], groups)
@@ -159,6 +167,7 @@ def faults(known: Catalogue, marked: Iterable[Mark]) -> list[str]:
     proven = {mark.rule for mark in counts}
     ids = Counter(rule.id for rule in known.rules)
     found = [fault for rule in known.rules for fault in _faults_of(rule, proven)]
+    found += [fault for group in known.groups for fault in _faults_of_pages(group)]
     found += [f"{rule}: {count} rules have this id" for rule, count in ids.items() if count > 1]
     found += [
         f"{test}: marks {rule}, which rules.toml does not have"
@@ -182,13 +191,23 @@ def _faults_of(rule: Rule, proven: Collection[str]) -> Iterator[str]:
             yield f"{rule.id}: {module} is in {len(places)} packages and has to be in exactly one"
 
 
+def _faults_of_pages(group: Group) -> Iterator[str]:
+    for rule in group.rules:
+        if group.only_table and rule.page:
+            yield f"{rule.id}: has a page, and {group.title!r} says that only its table has rules"
+        elif not group.only_table and not rule.page:
+            yield f"{rule.id}: no page explains it; set `page`, or `only_table` of its group"
+
+
 def page(known: Catalogue, marked: Iterable[Mark]) -> str:
     tests: defaultdict[str, list[str]] = defaultdict(list)
     for mark in marked:
         tests[mark.rule].append(mark.test)
     lines = ["# Rules, modules and tests", "", known.introduction.strip()]
     for group in known.groups:
-        lines += ["", f"## {group.title}", "", *HEADER]
+        lines += ["", f"## {group.title}", ""]
+        lines += [ONLY_TABLE, ""] if group.only_table else []
+        lines += HEADER
         lines += [_row(rule, tests[rule.id]) for rule in group.rules]
     return "\n".join(lines) + "\n"
 

@@ -2,8 +2,9 @@
 
 Prose is docstrings, comments, the comments of proto files, documents, what planted bugs have above
 their changes, and comments and texts of the console. Names in backticks and code blocks of
-documents are not prose. GLOSSARY.md has the words to use instead. In texts of other programs, such
-as help and log texts, only the spelling of units is checked.
+documents are not prose. GLOSSARY.md has the words to use instead. Texts of programs, such as help,
+errors and log lines, have the same words, and units spelled as everywhere. So do configuration
+files, the Makefile and the examples in other languages, names in them included.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,13 @@ from documented import ROOT, pages
 from unit_spelling import ALLOWED, EVERYWHERE, IN_PROSE, pattern
 
 PYTHON = ("bench", "deploy", "docs", "libs", "services", "tests")
+# Configuration files, and code in other languages.
+CONFIGURATION = (".yml", ".yaml", ".toml", ".json", ".go", ".java", ".ts", ".tpl", ".sh", "")
+CONFIGURED = ("deploy", "docs", "examples", "services")
+# Tests of this check and of that of names, whose texts are samples.
+_WITH_SAMPLES = ("test_wording.py", "test_names.py")
+# Files of tools and of others, and what is built.
+_NOT_OWN = re.compile(r"lock|compose-spec|node_modules|/vendor/|/target/|/dist/|/gen/|/\.")
 # The console, without the scripts of others.
 SCRIPTS = "services/admin-api/tidelog_admin_api/console/app"
 
@@ -42,6 +50,7 @@ _UNITS_OF_TEXTS = pattern(EVERYWHERE)
 # A shorter text is a value of some interface, such as "5 seconds" for Spark.
 _LEAST_WORDS = 3
 _QUOTED = re.compile(r"```.*?```|``.*?``|`[^`]*`|\"[^\"\n]*\"", re.DOTALL)
+_BACKTICKS = re.compile(r"`[^`\n]*`")
 # Texts in a line of a script: in quotes, or between tags.
 _SCRIPT_TEXT = re.compile(r'"([^"]+)"|>([^<>{}`]+)(?:<|$)')
 _SCRIPT_COMMENTS = ("//", "/*", "*")
@@ -77,8 +86,18 @@ def words(text: str, first_line: int = 1) -> Iterator[Found]:
             yield Found(first_line + text.count("\n", 0, match.start()), match[0])
 
 
+def _in_text(text: str, first_line: int) -> Iterator[Found]:
+    """Checks a text of a program, which may also have output and values."""
+    yield from words(text, first_line)
+    yield from _matches(_UNITS_OF_TEXTS, text, first_line)
+
+
 def _without_quotes(text: str) -> str:
-    return _QUOTED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    return _QUOTED.sub(_blank, text)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
 
 
 def _matches(searched: re.Pattern[str], text: str, first_line: int) -> Iterator[Found]:
@@ -86,7 +105,7 @@ def _matches(searched: re.Pattern[str], text: str, first_line: int) -> Iterator[
         yield Found(first_line + text.count("\n", 0, match.start()), match[0])
 
 
-def in_python(source: str) -> Iterator[Found]:
+def in_python(source: str, *, with_texts: bool = True) -> Iterator[Found]:
     tree = ast.parse(source)
     docstrings = {
         id(node.value): node.value
@@ -97,8 +116,8 @@ def in_python(source: str) -> Iterator[Found]:
         if isinstance(constant.value, str):
             yield from banned(constant.value, constant.lineno)
     for line, text in _texts(tree, docstrings):
-        if len(text.split()) >= _LEAST_WORDS:
-            yield from _matches(_UNITS_OF_TEXTS, _without_quotes(text), line)
+        if with_texts and len(text.split()) >= _LEAST_WORDS:
+            yield from _in_text(_without_quotes(text), line)
     comments: dict[int, str] = {}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
@@ -148,20 +167,27 @@ def in_script(source: str) -> Iterator[Found]:
         for quoted, between in _SCRIPT_TEXT.findall(line):
             text = quoted or between
             if len(text.split()) >= _LEAST_WORDS:
-                yield from _matches(_BANNED, text, number)
-                yield from _matches(_UNITS_OF_TEXTS, text, number)
+                yield from _in_text(text, number)
 
 
-SEARCHES = {
+def in_configuration(text: str) -> Iterator[Found]:
+    """Checks comments, names and values."""
+    return _in_text(_BACKTICKS.sub(_blank, text), 1)
+
+
+SEARCHES: dict[str, Callable[[str], Iterator[Found]]] = {
     ".py": in_python,
     ".md": in_document,
     ".proto": in_proto,
     ".txt": in_planted_bug,
     ".js": in_script,
+    **dict.fromkeys(CONFIGURATION, in_configuration),
 }
 
 
 def _found_in(path: Path) -> Iterator[Found]:
+    if path.name in _WITH_SAMPLES:
+        return in_python(path.read_text(), with_texts=False)
     return SEARCHES[path.suffix](path.read_text())
 
 
@@ -171,8 +197,20 @@ def _files() -> list[Path]:
     proto = sorted((ROOT / "proto").rglob("*.proto"))
     planted_bugs = sorted((ROOT / "tests" / "mutants" / "bugs").glob("*.txt"))
     scripts = sorted((ROOT / SCRIPTS).rglob("*.js"))
-    files = (*python, *documents, *proto, *planted_bugs, *scripts)
+    files = (*python, *documents, *proto, *planted_bugs, *scripts, *_configuration())
     return [path for path in files if "_pb2" not in path.name]
+
+
+def _configuration() -> list[Path]:
+    below = [path for folder in CONFIGURED for path in sorted((ROOT / folder).rglob("*"))]
+    named = [ROOT / "Makefile", *sorted(ROOT.glob("*.toml")), *sorted(ROOT.glob("*.yml"))]
+    return [
+        path
+        for path in (*named, *below)
+        if path.suffix in CONFIGURATION
+        and path.is_file()
+        and not _NOT_OWN.search(path.relative_to(ROOT).as_posix())
+    ]
 
 
 def main() -> int:

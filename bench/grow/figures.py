@@ -34,7 +34,7 @@ class MoveFigures:
     - `bytes_received`: the part of `bytes_moved` that followers received.
     - `bytes_minimum`: growing: `replicas_minimum` times the mean size of a replica at the start;
       shrinking: the bytes that the removed broker held at the start.
-    - `bytes_told`: `bytes_copied` of the operation, as the controller reports it; 0: not reported.
+    - `bytes_reported`: `bytes_copied` of the operation, from the controller; 0: not reported.
     - `replicas_by_broker`, `leaders_by_broker`: afterwards, of the brokers that take part.
     - `replica_spread`, `leader_spread`: the largest of these numbers less the smallest.
     - `leader_spread_before_election`: the spread before preferred leaders were elected by request,
@@ -62,7 +62,7 @@ class MoveFigures:
     bytes_moved: float
     bytes_received: float
     bytes_minimum: float
-    bytes_told: int
+    bytes_reported: int
     replicas_by_broker: dict[int, int]
     leaders_by_broker: dict[int, int]
     replica_spread: int

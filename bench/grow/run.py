@@ -284,7 +284,7 @@ class _Run:
             bytes_moved=bytes_sent,
             bytes_received=bytes_received,
             bytes_minimum=least_bytes,
-            bytes_told=moved.ended.progress.bytes_copied,
+            bytes_reported=moved.ended.progress.bytes_copied,
             replicas_by_broker=replicas,
             leaders_by_broker=leaders,
             replica_spread=spread(replicas),

@@ -14,7 +14,7 @@ QUANTITIES = (
     Quantity("detected_s", "failover: SIGKILL until noticed", "s", 0.2),
     Quantity("decided_s", "failover: noticed until all are decided (part of the next)", "s"),
     Quantity("stored_s", "failover: noticed until the store has all elections", "s"),
-    Quantity("told_s", "failover: until all new leaders have their commands", "s"),
+    Quantity("commanded_s", "failover: until all new leaders have their commands", "s"),
     Quantity("writable_s", "failover: until all new leaders lead", "s"),
     Quantity("failover_s", "failover: noticed until the last is writable", "s", 1.0),
     Quantity("failover_client_s", "failover: longest wait of a record, SIGKILL included", "s"),
@@ -60,7 +60,7 @@ def of_failover(found: Failover) -> dict[str, float]:
         "detected_s": found.detected / 1000,
         "decided_s": found.decided / 1000,
         "stored_s": found.stored / 1000,
-        "told_s": found.received / 1000,
+        "commanded_s": found.received / 1000,
         "writable_s": found.writable / 1000,
         "failover_s": found.after_detection / 1000,
     }

@@ -63,7 +63,7 @@ func SealBatch(records []Record, codec pb.Codec, producer *pb.InitProducerIdResp
 }
 
 // OpenBatch gives the records of a batch that was fetched, if it is as its producer made it and as
-// its leader stored it. A fence has no records of anybody's.
+// its leader stored it. A fence has no records of a producer.
 func OpenBatch(batch *pb.Batch) ([]Record, error) {
 	header := batch.Header
 	if producerCRC(header, batch.Records) != header.Crc32C || brokerCRC(header) != header.BrokerCrc32C {

@@ -79,30 +79,30 @@ func OpenCluster(bootstrap []string, topic string) (*Cluster, error) {
 // Partitions of the topic, as it was when it was opened.
 func (c *Cluster) Partitions() int { return len(c.leaders) }
 
-// Ask calls the leader of a partition, whoever that is by then, until the answer is one that
-// another try would not change. What a call does has to be harmless when it is done twice.
+// Ask calls the present leader of a partition until the answer is one that another try would not
+// change. What a call does has to be harmless when it is done twice.
 func (c *Cluster) Ask(partition int32, call func(context.Context, pb.BrokerServiceClient, Leader) (*pb.Error, error)) error {
 	last := errors.New("the partition has no leader")
 	pause := minPause
 	for giveUp := time.Now().Add(retryFor); time.Now().Before(giveUp); {
 		if broker, leader := c.leader(partition); broker != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-			refusal, err := call(ctx, broker, leader)
+			rejection, err := call(ctx, broker, leader)
 			cancel()
 			switch {
 			case err != nil && final(err):
 				return err
 			case err != nil:
 				last = err
-			case refusal == nil:
+			case rejection == nil:
 				return nil
-			case !retriable[refusal.Code]:
-				return refused(refusal)
+			case !retriable[rejection.Code]:
+				return rejected(rejection)
 			default:
-				last = refused(refusal)
+				last = rejected(rejection)
 			}
-			if c.follow(partition, refusal.GetLeader()) {
-				continue // the broker has told who leads now
+			if c.follow(partition, rejection.GetLeader()) {
+				continue // the broker has named the present leader
 			}
 		}
 		time.Sleep(pause/2 + rand.N(pause/2))
@@ -116,19 +116,19 @@ func (c *Cluster) Ask(partition int32, call func(context.Context, pb.BrokerServi
 
 // AskAny calls one broker after another until one answers.
 func (c *Cluster) AskAny(call func(context.Context, pb.BrokerServiceClient) (*pb.Error, error)) error {
-	var said, failed error // what one has said tells more than that others are gone
+	var said, failed error // an answer explains more than brokers that are gone
 	for range metadataRounds {
 		for _, broker := range c.brokers() {
 			ctx, cancel := context.WithTimeout(context.Background(), metadataTimeout)
-			refusal, err := call(ctx, broker)
+			rejection, err := call(ctx, broker)
 			cancel()
-			if err == nil && refusal == nil {
+			if err == nil && rejection == nil {
 				return nil
 			}
 			if err != nil {
 				failed = err
 			} else {
-				said = refused(refusal) // this broker may only be behind
+				said = rejected(rejection) // this broker may only be behind
 			}
 		}
 		time.Sleep(2 * minPause)
@@ -161,7 +161,7 @@ func (c *Cluster) apply(brokers []*pb.BrokerEndpoint, topic *pb.TopicMetadata) {
 		c.leaders = slices.Repeat([]Leader{{-1, -1}}, int(topic.PartitionCount))
 	}
 	for _, p := range topic.Partitions {
-		// Another broker may have told newer: epochs only grow, within one topic.
+		// Another broker may have sent a newer one: epochs only grow, within one topic.
 		if topic.TopicId == c.TopicID && int(p.Partition) < len(c.leaders) && p.LeaderEpoch >= c.leaders[p.Partition].Epoch {
 			c.leaders[p.Partition] = Leader{p.Leader, p.LeaderEpoch}
 		}
@@ -237,6 +237,6 @@ func final(err error) bool {
 	return false
 }
 
-func refused(refusal *pb.Error) error {
-	return fmt.Errorf("%v: %s", refusal.Code, refusal.Message)
+func rejected(rejection *pb.Error) error {
+	return fmt.Errorf("%v: %s", rejection.Code, rejection.Message)
 }

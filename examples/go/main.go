@@ -160,7 +160,7 @@ func fetch(cluster *Cluster, partition int32, from int64) int64 {
 			MaxBytes:  fetchBytes,
 			Partitions: []*pb.FetchPartition{{
 				Topic: cluster.Topic, Partition: partition, TopicId: cluster.TopicID,
-				// A deposed leader that does not know it yet is told so, and refuses.
+				// A deposed leader learns of it by the epoch, and rejects the request.
 				CurrentLeaderEpoch: leader.Epoch, FetchOffset: from, MaxBytes: fetchBytes,
 			}},
 		})

@@ -165,7 +165,7 @@ def test_a_broker_whose_process_ends_by_itself_is_started_again_by_the_engine(
         again = now["RestartCount"] == before["RestartCount"] + 1
         return again and stack.health(name) == "healthy" and broker_epoch(stack, broker_id) > epoch
 
-    until(is_back, f"{name} runs, answers its health check and is registered anew", RESTARTED_S)
+    until(is_back, f"{name} runs, answers its health check and is registered again", RESTARTED_S)
     stack.wait_whole(topic, WHOLE_TIMEOUT_S)
 
 

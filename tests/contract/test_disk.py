@@ -55,7 +55,7 @@ def evict(disk: Disk, path: PurePath) -> None:
     except OSError as error:
         if error.errno != errno.EOPNOTSUPP:
             raise
-        pytest.skip("this file system cannot tell what memory holds")
+        pytest.skip("this file system does not report what memory holds")
     finally:
         os.close(descriptor)
 

@@ -227,7 +227,7 @@ async def test_without_a_controller_a_dead_leader_is_not_replaced(
     missing = the(found, "no_controller")
     assert missing.severity == "critical"
     assert re.search(
-        r"controllers?-\d at [\d.:]+ refuses|names the one at [\d.:]+ as active; it refuses",
+        r"(controllers?-\d at [\d.:]+|names the one at [\d.:]+ as active; it) refuses connect",
         text_of(missing),
     )
     lost = the(of_led, "no_leader")

@@ -103,4 +103,4 @@ async def test_the_log_of_a_quiet_cluster_is_quiet(cluster: LocalCluster) -> Non
         await asyncio.sleep(QUIET_SECONDS)
         return sizes() == before
 
-    await until(silent, "nobody writes a line", SETTLE_SECONDS + 2 * QUIET_SECONDS)
+    await until(silent, "no service writes a line", SETTLE_SECONDS + 2 * QUIET_SECONDS)

@@ -206,7 +206,7 @@ async def test_a_changed_configuration_takes_effect_without_a_restart(
             result = await broker.produce(topic, 0, wire_batch(b"x" * 4096))
             return result.error.code == errors_pb2.ERROR_CODE_BATCH_TOO_LARGE
 
-        await until(check, "the leader refuses a batch that is too large now")
+        await until(check, "the leader rejects a batch that is too large now")
 
     async def is_known() -> bool:
         """Whichever broker is asked."""

@@ -197,7 +197,7 @@ class BrokerActions:
         """Returns the step of the leader's write together with its answer."""
         swap = self._steps.swap(number, state[STORE])
         if swap.value is None:
-            label: Label = ("is refused its ISR change", slot, swap.why)
+            label: Label = ("is denied its ISR change", slot, swap.why)
             return self.changed(state, label, slot, swap.refused)
         after = self._steps.write(state, swap.value)
         written = self._steps.is_written(after[slot])

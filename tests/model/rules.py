@@ -389,7 +389,7 @@ LEADER_INCARNATION = Rule(
     _take_for_any_incarnation,
 )
 JOINER_GUARD = Rule(
-    "an ISR change compares the registration of whoever joins",
+    "an ISR change compares the registration of the joiner",
     isr_proposals,
     "joiner_guards",
     _no_guards,

@@ -30,7 +30,7 @@ _SENTENCES = {
     "writes its ISR change": "broker {0} writes its ISR change",
     "sends its ISR change": "broker {0} sends its ISR change to the store, and hears nothing",
     "a late ISR change is taken": "the store takes the late ISR change of broker {0}",
-    "is refused its ISR change": "broker {0} is refused its ISR change: {1}",
+    "is denied its ISR change": "broker {0} is denied its ISR change: {1}",
     "crashes": "broker {0} crashes",
     "starts": "broker {0} starts again",
     "reboots": "the machine of broker {0} reboots, and {1} record(s) of its log are left",
@@ -129,12 +129,12 @@ def sentence(label: Label) -> str:
         detail = "" if kind != "is lost" else " " + " ".join(str(word) for word in rest)
         return f"{_PREFIXED[str(kind)]}{detail}"
     if kind == "takes":
-        return f"the controller tells broker {rest[0]} {_FORMS[str(rest[1])]}"
+        return f"the controller informs broker {rest[0]} {_FORMS[str(rest[1])]}"
     if kind == "a late command arrives":
         return f"late, broker {rest[0]} takes {_FORMS[str(rest[1])]}"
     if kind == "a command is late":
         who = "a deposed controller" if rest[2] else "the controller"
-        return f"{who} tells broker {rest[0]} {_FORMS[str(rest[1])]}, which takes its time"
+        return f"{who} informs broker {rest[0]} {_FORMS[str(rest[1])]}, which takes its time"
     return _SENTENCES[str(kind)].format(*rest)
 
 

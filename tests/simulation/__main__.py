@@ -138,7 +138,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--shrink",
         action="store_true",
         help="with --seed: instead of the trace, the fewest faults that still lead to its "
-        "failure, and the events around it; as is told of seeds that fail among many",
+        "failure, and the events around it; as is printed for seeds that fail among many",
     )
     parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="processes")
     parser.add_argument("--stop-at-first", action="store_true", help="failure, that is")

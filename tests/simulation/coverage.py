@@ -82,10 +82,10 @@ REFUSED = {
     ("produce", ErrorCode.NOT_LEADER): "produce to a deposed leader",
     ("produce", ErrorCode.REQUEST_TIMED_OUT): "produce timed out",
     ("produce", ErrorCode.OUT_OF_ORDER_SEQUENCE): "batch out of order",
-    ("produce", ErrorCode.DUPLICATE_SEQUENCE): "old sequence of a name refused",
+    ("produce", ErrorCode.DUPLICATE_SEQUENCE): "old sequence of a name rejected",
     ("produce", ErrorCode.FENCED_PRODUCER_EPOCH): "former holder of a name fenced",
     ("recover_partitions", ErrorCode.REQUEST_TIMED_OUT): "recovery waits for replicas",
-    ("recover_partitions", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "impossible consent refused",
+    ("recover_partitions", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): "impossible consent rejected",
 }
 # Rejections of whole requests between services.
 REFUSED_WHOLE = {
@@ -100,12 +100,12 @@ REFUSED_WHOLE = {
 ANSWERED_DIVERGENCE = "divergence answered"
 NO_SUCH_SESSION = "late fetch, or of a session that is over"
 FENCED = "fence of a name answered"
-PRODUCERS_COPIED = "who wrote below the log's start copied anew"
+PRODUCERS_COPIED = "who wrote below the log's start copied again"
 CUT = "divergent records cut"
-REWRITTEN = "segment written anew after a failed fsync"
-NO_ROOM = "write refused for want of room"
-LEADERLESS = "store refused without a leader"
-READ_ANEW = "store read anew after a compaction"
+REWRITTEN = "segment written again after a failed fsync"
+NO_ROOM = "write rejected for want of room"
+LEADERLESS = "store rejected without a leader"
+READ_AGAIN = "store read again after a compaction"
 ISR_CONFLICT = "ISR change lost its comparison"
 CONTROLLER_CONFLICT = "controller's write lost its comparison"
 FOUND_BY_STORE_RULES = (
@@ -141,7 +141,7 @@ RULES = (
     NO_ROOM,
     LEFT,
     LEADERLESS,
-    READ_ANEW,
+    READ_AGAIN,
     ISR_CONFLICT,
     CONTROLLER_CONFLICT,
     *FOUND_BY_STORE_RULES,
@@ -183,7 +183,7 @@ class Coverage:
         found[REWRITTEN] += sum(disk.rewritten for disk in disks)
         found[NO_ROOM] += sum(disk.failed["space"] for disk in disks)
         found[LEADERLESS] += self._etcd.refused_leaderless
-        found[READ_ANEW] += self._etcd.read_anew
+        found[READ_AGAIN] += self._etcd.read_anew
         return dict(found)
 
     def _logged(self, _process: SimProcess | None, event: dict[str, Any]) -> None:

@@ -193,7 +193,7 @@ class Recorder:
             return
         raise Violation(
             name,
-            f"{client} was told of offset {offset} in epoch {leader_epoch}; committed is "
+            f"{client} was answered offset {offset} in epoch {leader_epoch}; committed is "
             f"{replicas.committed_entry(place, offset)}",
             partition=str(self._invariants.name_of(place)),
         )

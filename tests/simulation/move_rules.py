@@ -59,7 +59,7 @@ def _end(old: LeaderAndIsr, new: LeaderAndIsr, moving: Moving, seen: Counter[str
     if set(new.isr) != staying:
         return Broken("move_changed_isr", f"those that stay are {sorted(staying)}")
     if not set(new.eligible) <= set(old.eligible):
-        return Broken("move_changed_eligible", "nobody becomes eligible by it")
+        return Broken("move_changed_eligible", "no replica becomes eligible by it")
     if new.replicas == moving.target:
         if new.isr_ids != set(moving.target):
             return Broken("switched_before_in_sync", f"the ISR was {sorted(old.isr_ids)}")

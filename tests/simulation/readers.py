@@ -182,4 +182,4 @@ async def require_read(
             partition=str(partition),
         )
     name, loss = untold[0]
-    raise Violation("loss_not_told", f"{name} was not told of it", loss=loss)
+    raise Violation("loss_not_told", f"{name} was not informed of it", loss=loss)

@@ -477,8 +477,8 @@ class ReplicaRules:
         if leader_epoch >= committed.unclean_epoch and end < needed:
             raise Violation(
                 "end_went_back",
-                f"it tells {end} as the committed end, and up to {needed} was committed before its "
-                f"epoch {leader_epoch}",
+                f"it reports {end} as the committed end, and up to {needed} was committed before "
+                f"its epoch {leader_epoch}",
                 **where(replica),
             )
 

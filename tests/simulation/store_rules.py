@@ -354,7 +354,7 @@ class StoreRules:
         if new.controller_epoch != self._controller_epoch:
             raise violation_of(
                 "deposed_controller_wrote",
-                f"the controller of epoch {self._controller_epoch} reigns",
+                f"the controller of epoch {self._controller_epoch} is active",
                 partition,
                 old,
                 new,
@@ -495,7 +495,7 @@ class StoreRules:
             if is_away and not self.permits_loss(partition, new.leader_epoch):
                 raise violation_of(
                     "recovered_without_member",
-                    f"broker {member.broker_id} was in sync and is away; nobody gave it up",
+                    f"broker {member.broker_id} was in sync and is away; no leader gave it up",
                     partition,
                     old,
                     new,

@@ -21,9 +21,9 @@ from tidelog.client.log_continuity import LogTruncatedError
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.model import NO_EPOCH, Record
 
-ELECTION_TOLD = "client told of an unclean election"
-TRUNCATION_TOLD = "reader told of a truncation"
-RECREATION_TOLD = "reader told that its topic was created again"
+ELECTION_TOLD = "client informed of an unclean election"
+TRUNCATION_TOLD = "reader informed of a truncation"
+RECREATION_TOLD = "reader informed that its topic was created again"
 TOLD_TO_CLIENTS = (ELECTION_TOLD, TRUNCATION_TOLD, RECREATION_TOLD)
 
 
@@ -93,7 +93,7 @@ class ToldLosses:
         if not any((partition, election.leader_epoch) in unclean for partition in lives):
             raise Violation(
                 "told_of_no_election",
-                f"{client} was told of an unclean election in epoch {election.leader_epoch}",
+                f"{client} was informed of an unclean election in epoch {election.leader_epoch}",
                 partition=str(election.partition),
             )
         for partition in lives:

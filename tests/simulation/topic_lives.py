@@ -107,7 +107,7 @@ class TopicLives:
         if not found:
             raise Violation(
                 "acknowledged_by_nobody",
-                f"{host} was told offset {offset} in epoch {leader_epoch} for value {value}, "
+                f"{host} was answered offset {offset} in epoch {leader_epoch} for value {value}, "
                 "which no broker has said",
             )
         return found[-1]
@@ -165,8 +165,8 @@ class LivesRead:
         if partition not in told:
             raise Violation(
                 "topics_mixed",
-                f"{client} is given records of {topic_id} after some of {before}, and was not told "
-                "that it is another topic",
+                f"{client} is given records of {topic_id} after some of {before}, and was not "
+                "informed that it is another topic",
                 partition=str(partition),
             )
         del told[partition]

@@ -137,7 +137,7 @@ class Workload:
                 return
             await asyncio.sleep(1)
         name, loss = untold[0]
-        raise Violation("loss_not_told", f"{name} was not told of it", loss=loss)
+        raise Violation("loss_not_told", f"{name} was not informed of it", loss=loss)
 
     def _read(
         self, name: str, partitions: Sequence[TopicPartition], *, resumes: bool = False

@@ -10,7 +10,7 @@ import type { BatchHeader__Output } from "../generated/tidelog/v1/BatchHeader";
 import type { InitProducerIdResponse__Output } from "../generated/tidelog/v1/InitProducerIdResponse";
 import type { RecordBatch, RecordBatch__Output } from "../generated/tidelog/v1/RecordBatch";
 
-// Brokers have refused batches that are larger once they are decompressed.
+// Brokers have rejected batches that are larger once they are decompressed.
 const MAX_DECOMPRESSED_BYTES = 64 << 20;
 
 // The options are those that the types in generated/ were made with. 64 bits do not fit into a
@@ -77,7 +77,7 @@ export function seal(
 
 /**
  * The records of a batch that was fetched. Throws unless it is as its producer made it and as its
- * leader stored it. A fence has no records of anybody's.
+ * leader stored it. A fence has no records of a producer.
  */
 export function open(batch: Batch__Output): Rec[] {
   const header = batch.header!;

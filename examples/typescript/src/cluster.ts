@@ -61,15 +61,15 @@ export interface Leader {
 }
 
 /** An answer that has an error. */
-class Refused extends Error {
-  constructor(readonly refusal: Error__Output) {
-    super(`${refusal.code}: ${refusal.message}`);
+class RejectedError extends Error {
+  constructor(readonly rejection: Error__Output) {
+    super(`${rejection.code}: ${rejection.message}`);
   }
 }
 
-/** Throws Refused for an error that is set. */
-export function check(refusal: Error__Output | null): void {
-  if (refusal) throw new Refused(refusal);
+/** Throws RejectedError for an error that is set. */
+export function check(rejection: Error__Output | null): void {
+  if (rejection) throw new RejectedError(rejection);
 }
 
 /** One call: `start` is given what is to be passed as its options and its callback. */
@@ -113,8 +113,8 @@ export class Cluster {
   }
 
   /**
-   * Calls the leader of a partition, whoever that is by then, until the answer is one that another
-   * try would not change. What a call does has to be harmless when it is done twice.
+   * Calls the present leader of a partition until the answer is one that another try would not
+   * change. What a call does has to be harmless when it is done twice.
    */
   async ask<Answer>(
     partition: number,
@@ -130,9 +130,9 @@ export class Cluster {
           return await ask(this.client(address), callWithin(CALL_TIMEOUT_MS), leader);
         } catch (error) {
           last = error;
-          if (error instanceof Refused) {
-            if (!RETRIABLE.has(error.refusal.code)) throw error;
-            if (this.follow(partition, error.refusal.leader)) continue; // it has told who leads now
+          if (error instanceof RejectedError) {
+            if (!RETRIABLE.has(error.rejection.code)) throw error;
+            if (this.follow(partition, error.rejection.leader)) continue; // it has named the present leader
           } else if (FINAL.has((error as ServiceError).code)) throw error;
         }
       }
@@ -151,8 +151,8 @@ export class Cluster {
         try {
           return await ask(this.client(address), callWithin(METADATA_TIMEOUT_MS));
         } catch (error) {
-          // This broker may only be behind. What one has said tells more than that others are gone.
-          if (error instanceof Refused || !(last instanceof Refused)) last = error;
+          // This broker may only be behind. An answer explains more than brokers that are gone.
+          if (error instanceof RejectedError || !(last instanceof RejectedError)) last = error;
         }
       }
       await sleep(2 * MIN_PAUSE_MS);
@@ -162,11 +162,11 @@ export class Cluster {
 
   private async refresh(): Promise<void> {
     const answer = await this.askAny(async (broker, call) => {
-      const told = await call<MetadataResponse__Output>((options, done) =>
+      const metadata = await call<MetadataResponse__Output>((options, done) =>
         broker.metadata({ topics: [this.topic] }, options, done),
       );
-      check(told.topics[0].error);
-      return told;
+      check(metadata.topics[0].error);
+      return metadata;
     });
     this.apply(answer.brokers, answer.topics[0]);
   }
@@ -179,7 +179,7 @@ export class Cluster {
     }
     if (topic.topicId !== this.topicId) return;
     for (const { partition, leader, leaderEpoch } of topic.partitions) {
-      // Another broker may have told newer: epochs only grow, within one topic.
+      // Another broker may have sent a newer one: epochs only grow, within one topic.
       if (partition < this.leaders.length && leaderEpoch >= this.leaders[partition].epoch) {
         this.leaders[partition] = { brokerId: leader, epoch: leaderEpoch };
       }

@@ -150,7 +150,7 @@ async function fetch(cluster: Cluster, partition: number, from: bigint): Promise
           topic,
           partition,
           topicId,
-          // A deposed leader that does not know it yet is told so, and refuses.
+          // A deposed leader learns of it by the epoch, and rejects the request.
           currentLeaderEpoch: leader.epoch,
           fetchOffset: String(from),
           maxBytes: FETCH_BYTES,

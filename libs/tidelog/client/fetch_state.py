@@ -410,8 +410,8 @@ class FetchState:
             return
         # The fetch had the epoch that is known here; a leader of another epoch rejects it. An
         # answer with an error may have no epoch (0); if it has one, that is checked.
-        told_epoch = answer.leader_epoch or leader.leader_epoch
-        believed = told_epoch >= max(leader.leader_epoch, assigned.newest_epoch)
+        answered_epoch = answer.leader_epoch or leader.leader_epoch
+        believed = answered_epoch >= max(leader.leader_epoch, assigned.newest_epoch)
         assigned.out_of_range += believed
         if assigned.out_of_range < OUT_OF_RANGE_CONFIRMATIONS:
             assigned.route.failed(leader, now_ms, self._backoff, stale=True)

@@ -65,7 +65,9 @@ class RecordEpochs:
                 (
                     partition,
                     leader,
-                    _told(partition, offsets[partition], leader.topic_id, results.get(partition)),
+                    _record_epoch(
+                        partition, offsets[partition], leader.topic_id, results.get(partition)
+                    ),
                 )
                 for partition, leader in requested
             ]
@@ -75,7 +77,7 @@ class RecordEpochs:
         )
 
 
-def _told(
+def _record_epoch(
     partition: TopicPartition,
     offset: int,
     topic_id: str,

@@ -247,16 +247,16 @@ async def answers_probe(
 
 def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
     """Yields address, role and id of each service that a service reports."""
-    for told in (state.broker, state.controller):
-        if told is None:
+    for reported in (state.broker, state.controller):
+        if reported is None:
             continue
-        for broker in told.registered:
+        for broker in reported.registered:
             yield broker.address, BROKER, broker.broker_id
-        for departure in told.departures:
+        for departure in reported.departures:
             yield departure.address, BROKER, departure.broker_id
-        for controller in told.controllers:
+        for controller in reported.controllers:
             yield controller.address, CONTROLLER, controller.controller_id
-        for missing in told.missing_controllers:
+        for missing in reported.missing_controllers:
             yield missing.address, CONTROLLER, missing.controller_id
     if state.broker is not None:
         yield state.broker.controller_address, CONTROLLER, NOT_KNOWN

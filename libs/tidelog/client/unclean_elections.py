@@ -41,10 +41,10 @@ class _Epochs:
 
     - `reached`: the newest epochs, ascending, in which records were acknowledged or read. Several
       are kept, because a leader may answer before metadata says that its election was unclean.
-    - `told`: the last unclean epoch that was reported."""
+    - `reported`: the last unclean epoch that was reported."""
 
     reached: list[_Reached] = field(default_factory=list)
-    told: int = NO_EPOCH
+    reported: int = NO_EPOCH
 
 
 class UncleanElections:
@@ -83,11 +83,11 @@ class UncleanElections:
                 del self._reached[key]
                 continue
             unclean_epoch = leader.unclean_leader_epoch
-            if unclean_epoch <= epochs.told:
+            if unclean_epoch <= epochs.reported:
                 continue
             before = [known for known in epochs.reached if known.leader_epoch < unclean_epoch]
             if before:
-                epochs.told = unclean_epoch
+                epochs.reported = unclean_epoch
                 found.append(
                     UncleanElection(
                         partition, unclean_epoch, before[-1].offset, before[-1].leader_epoch

@@ -94,7 +94,7 @@ class EtcdWatch:
         self._is_silent = False
         if differences:
             _log.warning("etcd_watch_was_silent", ms=self._silence.ms, missed=len(differences))
-        self._silence.read_anew(has_differences=bool(differences))
+        self._silence.read_again(has_differences=bool(differences))
 
     async def _notice_silence(self, stream: _Stream) -> None:
         """Ends a stream that stays silent although the store has newer revisions.

@@ -53,7 +53,7 @@ class Keys:
             self.last_registration: LastRegistrationKey(),
             self.throttle: ThrottleKey(),
         }
-        self._parse = lru_cache(KEYS_REMEMBERED)(self._parse_anew)
+        self._parse = lru_cache(KEYS_REMEMBERED)(self._parse_uncached)
 
     def controller_process(self, controller_id: int) -> str:
         return f"{self.controller_processes}{controller_id}"
@@ -128,7 +128,7 @@ class Keys:
         """
         return self._parse(key)
 
-    def _parse_anew(self, key: str) -> ParsedKey | None:
+    def _parse_uncached(self, key: str) -> ParsedKey | None:
         if key in self._single:
             return self._single[key]
         if key.startswith(self.controller_processes):

@@ -22,7 +22,7 @@ class SilenceBound:
     def __init__(self) -> None:
         self.ms = FIRST_SILENCE_MS
 
-    def read_anew(self, *, has_differences: bool) -> None:
+    def read_again(self, *, has_differences: bool) -> None:
         self.ms = FIRST_SILENCE_MS if has_differences else min(2 * self.ms, MAX_SILENCE_MS)
 
 

@@ -51,7 +51,7 @@ class InspectServicer(InspectServiceServicer):
     async def WatchEvents(  # noqa: N802 - the generated name
         self, request: pb.WatchEventsRequest, context: _Context
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        await _refuse_wrong(context, lambda: check_events(request))
+        await _reject_wrong(context, lambda: check_events(request))
         selected = Filter(
             request.topic,
             request.partition if request.HasField("partition") else None,
@@ -79,7 +79,7 @@ class InspectServicer(InspectServiceServicer):
     async def DescribeService(  # noqa: N802 - the generated name
         self, request: pb.DescribeServiceRequest, context: _Context
     ) -> pb.DescribeServiceResponse:
-        await _refuse_wrong(context, lambda: check_description(request))
+        await _reject_wrong(context, lambda: check_description(request))
         state = await self._inspected.describe(from_wire(request, StateRequest))
         # In a thread, because thousands of replicas would block the event loop.
         return await asyncio.to_thread(to_wire, state, pb.DescribeServiceResponse)
@@ -87,7 +87,7 @@ class InspectServicer(InspectServiceServicer):
     async def Explain(  # noqa: N802 - the generated name
         self, request: pb.ExplainRequest, context: _Context
     ) -> pb.ExplainResponse:
-        await _refuse_wrong(context, lambda: check_explanation(request))
+        await _reject_wrong(context, lambda: check_explanation(request))
         asked_ms = DEFAULT_EXPLAIN_TIMEOUT_MS
         if request.HasField("timeout_ms"):
             asked_ms = request.timeout_ms
@@ -152,7 +152,7 @@ async def _messages(
         )
 
 
-async def _refuse_wrong(context: _Context, check: Callable[[], None]) -> None:
+async def _reject_wrong(context: _Context, check: Callable[[], None]) -> None:
     try:
         check()
     except TidelogError as error:

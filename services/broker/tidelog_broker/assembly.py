@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import PurePath
 
-from tidelog.state_changes.event import NO_CHANGE, Cause, Kind, Stage
 from tidelog_broker.background import Faults
 from tidelog_broker.boundaries import Boundaries
 from tidelog_broker.broker_config import BrokerConfig
 from tidelog_broker.broker_listener import BrokerListener
-from tidelog_broker.clock_check import ClockCheck, Doubt, Reading, own_clocks, peer_clock_callback
+from tidelog_broker.clock_check import ClockCheck, Reading, own_clocks, peer_clock_callback
+from tidelog_broker.clock_doubt_events import ClockDoubtEvents
 from tidelog_broker.controlled_shutdown import ControlledShutdown
 from tidelog_broker.core.partition.partition import Partition
 from tidelog_broker.core.partition.range_digest import RangeDigest
@@ -71,35 +70,7 @@ from tidelog_broker.storage.scrub_state import ScrubStateFile
 from tidelog_broker.storage.scrubber import Scrubber
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.store import (
-    MetadataStore,
-)
-from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-
-
-class ClockDoubtEvents:
-    """Emits that deletion by age pauses because of a doubtful clock, and that it resumes."""
-
-    def __init__(
-        self, broker_id: int, broker_epoch: Callable[[], int], state_changes: StateChangeLog
-    ) -> None:
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
-        self._state_changes = state_changes
-        self._change = NO_CHANGE
-
-    def emit(self, doubt: Doubt, end: str) -> None:
-        """`end`: why the doubt ended; empty: it has begun."""
-        if not end:
-            self._change = self._state_changes.condition_change("clock", Cause.NONE)
-        self._state_changes.emit(
-            Kind.CLOCK_IN_DOUBT,
-            Stage.COMPLETED if end else Stage.REQUESTED,
-            change=self._change,
-            broker=self._broker_id,
-            broker_epoch=self._broker_epoch(),
-            details={"reason": doubt.reason, "ahead_ms": doubt.ahead_ms, "end": end},
-        )
+from tidelog_runtime.metadata.store import MetadataStore
 
 
 class BrokerParts:

@@ -110,11 +110,15 @@ class Broker(BrokerParts):
         tasks. Raises `DataDirectoryError` if the store was rolled back."""
         self.inspection.address = address
         self.registration = registration = self._new_registration(address)
-        watch = ClusterWatch(
-            self.store, self._keys, self.cache, self.manager, registration, self._rng
+        self._watch = watch = ClusterWatch(
+            self.store,
+            self._keys,
+            self.cache,
+            self.manager,
+            registration,
+            self._rng,
+            self._note_level,
         )
-        watch.on_level = self._note_level
-        self._watch = watch
         config, maintenance = self._config, self._maintenance
         watching = self._start("cluster-watch", watch.run())
         self._start("store-probe", self.store.probe())

@@ -69,7 +69,7 @@ async def test_a_restart_check_lists_the_worst_first(
         1,
         (
             RestartFinding("air", 0, "leader_moves", "only its leader changes"),
-            RestartFinding("sea", 3, "unavailable", "nobody else is in sync"),
+            RestartFinding("sea", 3, "unavailable", "no other replica is in sync"),
         ),
     )
     body = (await gateway.get("/v1/brokers/1/restart-check")).json()
@@ -80,7 +80,7 @@ async def test_a_restart_check_lists_the_worst_first(
 async def test_maintenance_reports_which_leaders_moved_and_which_stay(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    rejected = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "nobody is in sync")
+    rejected = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, "no replica is in sync")
     admin.leader_changes = [
         LeaderChange("sea", 0, 1, 2, None),
         LeaderChange("sea", 1, 1, 3, rejected),

@@ -180,7 +180,7 @@ async def test_the_map_has_leader_and_replicas_of_each_partition(
 async def test_an_unavailable_map_is_a_problem_with_a_cause(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:
-    admin.rejection = TidelogError(ErrorCode.NOT_CONTROLLER, "nobody is active")
+    admin.rejection = TidelogError(ErrorCode.NOT_CONTROLLER, "no controller is active")
     answer = await gateway.get("/v1/cluster/partition-map")
     assert answer.status_code == 503
-    assert "nobody is active" in answer.json()["detail"]
+    assert "no controller is active" in answer.json()["detail"]

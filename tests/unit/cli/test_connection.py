@@ -127,8 +127,8 @@ async def test_a_process_that_sends_nothing_or_grpc_may_be_a_broker() -> None:
 
 
 async def test_an_unresolvable_host_name_is_named() -> None:
-    with pytest.raises(ClusterUnreachableError, match=r"nobody\.invalid .*cannot be resolved"):
-        await check_any_listens(Bootstrap("nobody.invalid:7500", "--bootstrap"))
+    with pytest.raises(ClusterUnreachableError, match=r"absent\.invalid .*cannot be resolved"):
+        await check_any_listens(Bootstrap("absent.invalid:7500", "--bootstrap"))
 
 
 @pytest.mark.parametrize("given", ["", " ", ","])

@@ -1,11 +1,12 @@
-"""Every command quoted in runbooks, panels, HELP texts and documentation exists."""
+"""Every command quoted in runbooks, panels, HELP texts and documentation exists, and so does every
+command in a block of the documentation: of `tidelog`, of the services and jobs, and of make."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,28 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from documented import pages
+from documented import pages, shown_lines
 from tidelog.cli.__main__ import app
 from tidelog.cli.exit_status import UsageError
 from tidelog.cli.explain import parse_scope
 from tidelog.cli.trace_files import split_targets
 from tidelog.cli.trace_targets import parse_since, parse_target
+from tidelog_broker.broker_config import BrokerConfig
+from tidelog_pipeline.check.check_config import CheckConfig
+from tidelog_pipeline.state_changes.state_changes_config import StateChangesConfig
+from tidelog_runtime.config import ProgramConfig, load
 from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[3]
+MAKEFILE = ROOT / "Makefile"
 QUOTED = re.compile(r"`(tidelog [^`]+)`")
-TYPED = re.compile(r"^\$ (?:.*\| *)?(tidelog [^#\n]+)", re.MULTILINE)
+# What separates commands of a line.
+SEPARATORS = "|&;<>"
+REDIRECTION = ">"
+# Also in containers.
+TIDELOG = (["tidelog"], ["docker-compose", "run", "--rm", "tools"])
+SHELL = ["sh", "-c"]
+PYTHON = ["python", "-m"]
 SAMPLES = (
     (r"\{\{.*?\}\}", "2"),
     (r"[\[\]]", ""),
@@ -68,14 +80,51 @@ def sources() -> Iterator[tuple[str, str]]:
         yield f"HELP of {service}", "\n".join(metric.remedy for metric in metrics)
 
 
+def simple_commands(line: str) -> Iterator[list[str]]:
+    """The words of each command of a line, without comments and the files of redirections."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=SEPARATORS)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    is_file = False
+    for word in lexer:
+        if set(word) <= set(SEPARATORS):
+            is_file = REDIRECTION in word
+            if not is_file:
+                yield words
+                words = []
+        elif not is_file:
+            words.append(word)
+    yield words
+
+
+def commands_of(line: str) -> Iterator[str]:
+    """The commands `tidelog` in a line of a shell, also in pipes, containers and inner shells."""
+    for words in simple_commands(line):
+        for beginning in TIDELOG:
+            if words[: len(beginning)] == beginning:
+                yield shlex.join(["tidelog", *words[len(beginning) :]])
+        for at in range(len(words) - 2):
+            if words[at : at + 2] == SHELL:
+                yield from commands_of(words[at + 2])
+
+
+def shown(word: str) -> list[str]:
+    """The lines in blocks of the documentation that have this word."""
+    lines = [line for page in pages() for line in shown_lines(page.read_text())]
+    return [line for line in lines if re.search(rf"\b{word}(?: |$)", line)]
+
+
 def commands() -> dict[str, str]:
     """Each quoted command once, with the first place that quotes it."""
     found: dict[str, str] = {}
     for where, text in sources():
-        for quoted in (*QUOTED.findall(text), *TYPED.findall(text)):
+        for quoted in QUOTED.findall(text):
             command = " ".join(quoted.split())
             if command not in NAMED_ONLY:
                 found.setdefault(command, where)
+    for line in [*shown("tidelog"), *shown("tools")]:
+        for command in commands_of(line):
+            found.setdefault(command, "block")
     return found
 
 
@@ -89,8 +138,6 @@ def parse(command: str) -> None:
 
     Raises the parser's exceptions and `UsageError`.
     """
-    # The shell handles redirections of the output.
-    command = command.partition(" > ")[0]
     for placeholder, sample in SAMPLES:
         command = re.sub(placeholder, sample, command)
     name, *arguments = shlex.split(command)
@@ -123,7 +170,7 @@ def _parse_targets(name: str, given: dict[str, object]) -> None:
 
 def test_commands_are_found_in_every_kind_of_source() -> None:
     for where, text in sources():
-        assert QUOTED.search(text) or TYPED.search(text), where
+        assert QUOTED.search(text), where
     assert "tidelog explain broker {{ $labels.broker }}" in QUOTED_COMMANDS
 
 
@@ -138,3 +185,76 @@ def test_every_quoted_command_parses(command: str) -> None:
 def test_an_invalid_command_would_be_found(command: str) -> None:
     with pytest.raises((PARSER_ERROR, UsageError)):
         parse(command)
+
+
+def test_commands_of_a_line_are_found_wherever_they_are() -> None:
+    line = "printf 'a|b' | tidelog produce sea > out.txt && sh -c 'tidelog dump-log sea-0.*'  # c"
+    assert list(commands_of(line)) == ["tidelog produce sea", "tidelog dump-log 'sea-0.*'"]
+    assert list(commands_of("docker-compose run --rm tools topics list")) == ["tidelog topics list"]
+    assert list(commands_of("helm upgrade tidelog deploy/helm/tidelog")) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tidelog brokers check-restart 3",
+        "tidelog backup restore /backups/monday --bootstrap new-cluster:7501",
+        "tidelog dump-log '/var/lib/tidelog/replicas/sea-0.*'",
+        "tidelog topics list",
+    ],
+)
+def test_commands_are_found_in_blocks(command: str) -> None:
+    assert command in QUOTED_COMMANDS
+
+
+# The settings of programs that run until they are stopped, or on Spark.
+PROGRAMS: dict[str, type[ProgramConfig]] = {
+    "tidelog_broker": BrokerConfig,
+    "tidelog_pipeline check": CheckConfig,
+    "tidelog_pipeline state-changes": StateChangesConfig,
+}
+
+
+def check_settings(words: list[str]) -> None:
+    """`words`: behind `python -m`. Raises `SystemExit` for an invalid setting."""
+    for program, config in PROGRAMS.items():
+        beginning = program.split()
+        if words[: len(beginning)] == beginning:
+            load(config, words[len(beginning) :])
+
+
+def test_settings_of_programs_in_blocks_are_valid() -> None:
+    lines = [words for line in shown("python") for words in simple_commands(line)]
+    found = [words[2:] for words in lines if words[:2] == PYTHON]
+    given = [" ".join(words) for words in found]
+    assert all(any(one.startswith(program) for one in given) for program in PROGRAMS)
+    for words in found:
+        check_settings(words)
+
+
+def test_an_invalid_setting_would_be_found() -> None:
+    with pytest.raises(SystemExit):
+        check_settings(["tidelog_broker", "--broker-id", "4", "--data", "/data/4"])
+
+
+PHONY = re.compile(r"^\.PHONY: (help(?: |[\w-]|\\\n\t)+)$", re.MULTILINE)
+
+
+def missing_targets(lines: Iterable[str]) -> set[str]:
+    """The targets of `make` in these lines that the Makefile does not have."""
+    (phony,) = PHONY.findall(MAKEFILE.read_text())
+    targets = {
+        word
+        for line in lines
+        for words in simple_commands(line)
+        if words[:1] == ["make"]
+        for word in words[1:]
+        if "=" not in word
+    }
+    return targets - set(re.findall(r"[\w-]+", phony))
+
+
+def test_targets_of_make_in_blocks_exist() -> None:
+    assert len(shown("make")) >= 10
+    assert missing_targets(shown("make")) == set()
+    assert missing_targets(["make tests && make sim SEEDS=1"]) == {"tests"}

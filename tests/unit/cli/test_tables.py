@@ -16,7 +16,7 @@ ADDRESS = "broker-17.internal.eu-central-1.example.com:7517"
 TOPIC = "warehouse.inventory-changes.by-region_" + "x" * 60
 OPERATION = "op-2026-11-26-rebalance-after-rack-eu-1b-returned"
 REASON = (
-    "1 replica would be in sync where min_insync_replicas is 2, and acks=all be refused; start "
+    "1 replica would be in sync where min_insync_replicas is 2, and acks=all be rejected; start "
     "broker 2 first"
 )
 # Rows as commands show them, with realistic long values.

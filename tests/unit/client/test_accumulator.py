@@ -100,7 +100,7 @@ def test_a_partial_batch_is_sent_alone_or_with_waiting_batches() -> None:
     bench.accumulator.finish(first)
     assert gathers_until(bench, P1) == GOES
     bench.leaders.clear()
-    assert gathers_until(bench, P1) == GOES, "nobody knows its leader: its time runs"
+    assert gathers_until(bench, P1) == GOES, "its leader is unknown: its time runs"
 
 
 def test_an_answer_outstanding_for_long_delays_no_batch() -> None:

@@ -36,7 +36,7 @@ class _Ring:
         raise UnreachableError(RING, "it is no broker")
 
     async def describe_service(self, *_: object) -> None:
-        raise UnreachableError(RING, "it tells what happened alone")
+        raise UnreachableError(RING, "it reports only what happened")
 
     async def watch_events(
         self, request: pb.WatchEventsRequest, *_: object

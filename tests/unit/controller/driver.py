@@ -593,7 +593,7 @@ class Driver:
         # Departure records are written along with the changes that follow from them.
         keys = [change.key for change in command.transaction.changes]
         written = sum(not key.startswith(KEYS.departures) for key in keys) or "departures"
-        verdict = "done" if result.succeeded else "refused"
+        verdict = "done" if result.succeeded else "rejected"
         self.transcript.append(f"transaction of {written} {verdict}")
         return Transacted(command.id, result)
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.published import MAKE_UP_SECONDS, MAKE_UP_SIZE, read_rows
+from documented import README, pages
 from tidelog.phrases import PREFERRED_RETURN
 from tidelog_admin_api.bodies.broker_bodies import MaintenanceRequest
 from tidelog_controller.controller_config import ControllerConfig
@@ -60,3 +62,24 @@ def test_there_is_no_other_statement_on_it() -> None:
         if "vendor" not in path.parts
     ]
     assert [str(p) for p in sources if others.search(p.read_text())] == []
+
+
+# Of `make up` and `make demo`: megabytes, and seconds.
+SET_UP = re.compile(r"sets up (\d+) MB in `\.venv`, in (\d+) s on an idle machine")
+ANOTHER_SET_UP = re.compile(
+    r"\b(?:sets? up|set-up|installs?)\b(?:[^.|]|\.(?=\S))*?\b\d+ (?:MB|packages)\b"
+)
+
+
+def test_the_readme_alone_states_size_and_duration_of_the_set_up() -> None:
+    texts = {page: " ".join(page.read_text().split()) for page in pages()}
+    assert [page.name for page, text in texts.items() if ANOTHER_SET_UP.search(text)] == [README]
+    ((megabytes, seconds),) = SET_UP.findall(texts[REPOSITORY / README])
+    measured = {
+        row["name"]: float(row["value"]) for row in read_rows() if row["bench"] == "packages"
+    }
+    assert int(megabytes) == round(measured[MAKE_UP_SIZE])
+    assert int(seconds) == round(measured[MAKE_UP_SECONDS])
+    assert ANOTHER_SET_UP.search(
+        "it installs what it needs in `.venv`: some 40 packages in a minute"
+    )

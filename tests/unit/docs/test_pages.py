@@ -7,7 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from documented import KAFKA_CLIENTS, README, ROOT, SPARK_JOBS, TOUR, anchor, blocks, pages, read
+from documented import (
+    BACKUP,
+    CHANGING,
+    KAFKA_CLIENTS,
+    LOCAL,
+    README,
+    REST,
+    ROOT,
+    SPARK_JOBS,
+    TOUR,
+    UPGRADES,
+    anchor,
+    blocks,
+    pages,
+    read,
+    shown_lines,
+)
 
 MAX_README_LINES = 150
 MAX_OVERVIEW_LINES = 400
@@ -67,7 +83,16 @@ def test_a_broken_link_would_be_found(tmp_path: Path) -> None:
 
 def test_every_console_block_is_executed() -> None:
     with_blocks = {str(p.relative_to(ROOT)) for p in pages() if blocks("console", p.read_text())}
-    assert with_blocks == {*TOUR, SPARK_JOBS}
+    assert with_blocks == {*TOUR, SPARK_JOBS, CHANGING, BACKUP, UPGRADES, LOCAL, REST}
+
+
+def test_blocks_are_found_in_lists_and_behind_the_end_of_another_one() -> None:
+    text = (
+        "```console\n$ a\n```\n\ntext\n\n1. b:\n\n   ```\n   c \\\n      d\n   ```\n```py\ne\n```\n"
+    )
+    assert blocks("", text) == ["c \\\n   d\n"]
+    assert blocks("console", text) == ["$ a\n"]
+    assert shown_lines(text) == ["a", "c d"]
 
 
 def test_programs_for_other_clients_compile() -> None:

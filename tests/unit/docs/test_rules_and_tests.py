@@ -27,7 +27,9 @@ INTERLEAVINGS = PAGES["docs/internals/interleavings.md"]
 KNOWN = rules.catalogue()
 # One rule, or several with commas and "and" between them.
 CITED = re.compile(r"\b[Rr]ule:? (`[\w.-]+`)|\b[Rr]ules:? ((?:`[\w.-]+`(?:, | and )?)+)")
-RIGHT = Rule(id="hw-never-falls", title="it never falls", modules=["core/partition/isr.py"])
+RIGHT = Rule(
+    id="hw-never-falls", title="it never falls", modules=["core/partition/isr.py"], page="gaps.md"
+)
 
 
 def numbers(pattern: str, text: str) -> list[int]:
@@ -216,6 +218,20 @@ def test_a_wrong_rule_or_mark_is_found() -> None:
     assert rules.faults(Catalogue("", [Group("", [RIGHT])]), twice) == [
         "test_a.py::b: marks hw-never-falls twice"
     ]
+
+
+def test_a_rule_has_a_page_or_its_table_alone() -> None:
+    marked = [Mark(RIGHT.id, "test_a.py::b")]
+    without = replace(RIGHT, page="")
+    for group, wrong in (
+        (Group("", [RIGHT]), 0),
+        (Group("", [without]), 1),
+        (Group("", [without], only_table=True), 0),
+        (Group("", [RIGHT], only_table=True), 1),
+    ):
+        known = Catalogue("", [group])
+        assert len(rules.faults(known, marked)) == wrong
+        assert (rules.ONLY_TABLE in rules.page(known, marked)) == group.only_table
 
 
 def test_a_rule_with_a_key_that_is_missing_or_unknown_is_rejected() -> None:

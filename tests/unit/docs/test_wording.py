@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 import wording
-from wording import Found, banned, in_document, in_planted_bug, in_proto, in_python, in_script
+from documented import ROOT
+from wording import (
+    Found,
+    banned,
+    in_configuration,
+    in_document,
+    in_planted_bug,
+    in_proto,
+    in_python,
+    in_script,
+)
 
 SOURCE = '''"""Whoever asks is told."""
 
@@ -30,6 +40,41 @@ def test_words_are_found_in_docstrings_and_comments() -> None:
         Found(10, "Mended"),
         Found(10, "once more"),
     ]
+
+
+def test_words_are_found_in_texts_of_programs() -> None:
+    source = """
+help = f"Whoever asks is {told} of `nobody`."
+log.info("told")
+raise ValueError("a batch is refused " "by nobody")
+"""
+    assert sorted(found.word for found in in_python(source)) == ["Whoever", "nobody", "refused"]
+    assert list(in_python(source, with_texts=False)) == []
+
+
+def test_words_are_found_in_configuration_and_other_languages() -> None:
+    text = f"# Nobody is told.\nrefused: 5 seconds\n{' ' * 60}// a connection is refused, `told`\n"
+    assert sorted(in_configuration(text)) == [
+        Found(1, "Nobody"),
+        Found(1, "told"),
+        Found(2, "5 seconds"),
+        Found(2, "refused"),
+    ]
+
+
+def test_files_of_every_kind_are_checked_and_none_of_others() -> None:
+    names = {str(path.relative_to(ROOT)) for path in wording._files()}
+    assert {
+        "Makefile",
+        "docker-compose.yml",
+        "pyproject.toml",
+        "deploy/grafana/dashboards/overview.json",
+        "examples/go/cluster.go",
+        "examples/java/src/main/java/example/Main.java",
+        "examples/typescript/src/main.ts",
+        "libs/tidelog/cli/trace.py",
+    } <= names
+    assert not [name for name in names if "vendor" in name or "node_modules" in name]
 
 
 def test_words_are_found_in_documents_outside_code() -> None:

@@ -91,11 +91,11 @@ def what_lacks(kinds: Sequence[str]) -> str:
     for order in permutations(kinds):
         for struck in outcomes(order):
             if len(struck) < len(kinds):
-                return f"{order[len(struck)]} finds nobody after {struck}"
+                return f"{order[len(struck)]} finds no process after {struck}"
             unharmed = BROKERS.difference(*(one.brokers for one in struck))
             for one in struck:
                 if one.kind in WITH_ANOTHER and not unharmed:
-                    return f"{one.kind} has nobody beside it in {struck}"
+                    return f"{one.kind} has no other beside it in {struck}"
     return ""
 
 

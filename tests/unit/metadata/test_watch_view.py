@@ -87,13 +87,13 @@ def test_a_harmless_silence_doubles_the_tolerated_silence_up_to_a_limit() -> Non
     borne = []
     for _ in range(9):
         borne.append(silence.ms)
-        silence.read_anew(has_differences=False)
+        silence.read_again(has_differences=False)
     assert borne[:3] == [FIRST_SILENCE_MS, 2 * FIRST_SILENCE_MS, 4 * FIRST_SILENCE_MS]
     assert borne[-2:] == [MAX_SILENCE_MS, MAX_SILENCE_MS]
 
 
 def test_a_silence_with_missed_changes_resets_the_tolerated_silence() -> None:
     silence = SilenceBound()
-    silence.read_anew(has_differences=False)
-    silence.read_anew(has_differences=True)
+    silence.read_again(has_differences=False)
+    silence.read_again(has_differences=True)
     assert silence.ms == FIRST_SILENCE_MS

@@ -51,7 +51,7 @@ class FakeProducer:
         return future
 
     async def close(self, *, flush: bool = True) -> None:
-        assert not flush, "whoever closes has no time to wait"
+        assert not flush, "a caller that closes has no time to wait"
         self.closed += 1
 
 

@@ -41,8 +41,8 @@ def high_watermark_holders(
     ends = {broker: end_offsets.get(broker, NO_OFFSET) for broker in sorted(maximal_isr)}
     if len(committed_isr) < min_isr:
         members = sorted(committed_isr)
-        told = tuple(end_offsets.get(broker, NO_OFFSET) for broker in members)
-        return Holders(Cause.BELOW_MIN_ISR, tuple(members), told)
+        offsets = tuple(end_offsets.get(broker, NO_OFFSET) for broker in members)
+        return Holders(Cause.BELOW_MIN_ISR, tuple(members), offsets)
     held = {broker: end for broker, end in ends.items() if end <= high_watermark}
     cause = Cause.LEADER_NOT_SYNCED if list(held) == [leader] else Cause.NO_FOLLOWER_PROGRESS
     return Holders(cause, tuple(held), tuple(held.values()))

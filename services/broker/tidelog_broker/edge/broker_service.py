@@ -407,7 +407,7 @@ async def _described_all(
 
 
 def _producer_state(producer: CommittedProducer) -> pb.ProducerState:
-    told = pb.ProducerState(**producer._asdict())
+    state = pb.ProducerState(**producer._asdict())
     if producer.epoch_start_sequence == NO_SEQUENCE:
-        told.ClearField("epoch_start_sequence")
-    return told
+        state.ClearField("epoch_start_sequence")
+    return state

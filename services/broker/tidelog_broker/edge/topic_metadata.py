@@ -38,9 +38,9 @@ class _PartitionSlice:
         alive."""
         if not self._renew(known, live):
             self._answer = pb.TopicMetadata()
-            tell = _PartitionWriter(live)
+            write = _PartitionWriter(live)
             for number, state in known:
-                tell(self._answer.partitions.add(), number, state)
+                write(self._answer.partitions.add(), number, state)
         self._known, self._live = known, live
         return self._answer.partitions
 
@@ -48,13 +48,13 @@ class _PartitionSlice:
         """Updates the message. Returns False if it is for other partitions."""
         if len(self._known) != len(known):
             return False
-        tell, other_live = _PartitionWriter(live), live != self._live
+        write, other_live = _PartitionWriter(live), live != self._live
         answers = self._answer.partitions
         for place, (before, now) in enumerate(zip(self._known, known, strict=True)):
             if now[1] is not before[1]:
                 if now[0] != before[0]:
                     return False
-                tell(answers[place], *now)
+                write(answers[place], *now)
             elif other_live:
                 offline = [b for b in now[1].state.replicas if b not in live]
                 if offline or answers[place].offline_replicas:
@@ -145,15 +145,15 @@ class _PartitionWriter:
     def __init__(self, live: frozenset[int]) -> None:
         self._live = live
         self._state: LeaderAndIsr | None = None
-        self._told = pb.PartitionMetadata()
+        self._written = pb.PartitionMetadata()
 
-    def __call__(self, told: pb.PartitionMetadata, number: int, known: VersionedState) -> None:
+    def __call__(self, partition: pb.PartitionMetadata, number: int, known: VersionedState) -> None:
         if known.state is not self._state:
             self._state = known.state
-            self._told = _of_state(known.state, self._live)
-        told.CopyFrom(self._told)
-        told.partition = number
-        told.create_revision = known.create_revision
+            self._written = _of_state(known.state, self._live)
+        partition.CopyFrom(self._written)
+        partition.partition = number
+        partition.create_revision = known.create_revision
 
 
 def _of_topic(topic: str, live: LiveTopic) -> pb.TopicMetadata:

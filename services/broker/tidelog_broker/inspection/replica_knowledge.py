@@ -117,14 +117,14 @@ class ReplicaKnowledge:
         damage = self._repair.damage_of(key)
         if damage is not None:
             return Failure(damage.cause.value, damage.reason, damage.since_ms, damage.led_epoch)
-        refusal = self._manager.disk.of(key)
-        if refusal is not None:
-            over_in_ms = refusal.hang_over_in_ms(self._clock.monotonic_ms())
+        disk_rejection = self._manager.disk.of(key)
+        if disk_rejection is not None:
+            over_in_ms = disk_rejection.hang_over_in_ms(self._clock.monotonic_ms())
             return Failure(
-                refusal.cause.value,
-                refusal.message,
-                refusal.since_ms,
-                refusal.led_epoch,
+                disk_rejection.cause.value,
+                disk_rejection.message,
+                disk_rejection.since_ms,
+                disk_rejection.led_epoch,
                 NOT_KNOWN if over_in_ms is None else over_in_ms,
             )
         partition = self._manager.find(key)

@@ -180,8 +180,8 @@ def follower_progress(
     if fetched:
         lag = lag_of(partition.log, progress.log_end_offset, now.wall_ms)
     else:
-        untold = unreported_end(epoch_start, partition.high_watermark, in_isr=in_isr)
-        lag = least_lag_of(partition.log, untold, now.wall_ms)
+        first_lacking = unreported_end(epoch_start, partition.high_watermark, in_isr=in_isr)
+        lag = least_lag_of(partition.log, first_lacking, now.wall_ms)
     return FollowerProgress(
         broker_id=follower,
         broker_epoch=progress.broker_epoch,

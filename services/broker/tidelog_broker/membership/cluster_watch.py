@@ -55,15 +55,17 @@ class ClusterWatch:
         replicas: Replicas,
         registration: Registration,
         rng: random.Random,
+        on_level: Callable[[int], None],
     ) -> None:
+        """`on_level`: called with the cluster's feature level when it is first known, and when it
+        rises."""
         self._store = store
         self._keys = keys
         self._cache = cache
         self._replicas = replicas
         self._registration = registration
         self._rng = rng
-        # Called with the cluster's feature level when it is first known, and when it rises.
-        self.on_level: Callable[[int], None] = lambda _: None
+        self._on_level = on_level
         self._level = 0
         self.ready = asyncio.Event()
         # Set by every change of the cache; the waiter clears it.
@@ -119,7 +121,7 @@ class ClusterWatch:
             self._registration.observed_gone(self._cache.revision)
         if self._cache.feature_level > self._level:
             self._level = self._cache.feature_level
-            self.on_level(self._level)
+            self._on_level(self._level)
         self.changed.set()
         if self._cache.controller is None:
             self.controller_gone.set()

@@ -45,7 +45,7 @@ class IsrMeter:
         elif change.kind is Kind.ISR_EXPAND:
             self._expands.add()
 
-    def tell(self, snapshot: MetricsSnapshot) -> None:
+    def write_to(self, snapshot: MetricsSnapshot) -> None:
         snapshot.set_counters(self._shrinks)
         snapshot.set_counters(self._expands)
 
@@ -70,8 +70,8 @@ class BrokerMetrics:
 
     async def collect(self, broker: MeteredBroker, snapshot: MetricsSnapshot) -> None:
         self.requests.forget_topics_but(broker.has_topic)
-        self.requests.tell(snapshot)
+        self.requests.write_to(snapshot)
         self._changes.write_to(snapshot)
-        self._isr.tell(snapshot)
+        self._isr.write_to(snapshot)
         self._store.write_to(snapshot, broker.store.health)
         await broker.collector.collect(snapshot)

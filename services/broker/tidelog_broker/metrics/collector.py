@@ -38,7 +38,7 @@ class BrokerCollector:
             if position % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
             figures.add(partition)
-        for position, _ in enumerate(figures.tell(snapshot)):
+        for position, _ in enumerate(figures.write_to(snapshot)):
             if position % READS_PER_TURN == 0:
                 await asyncio.sleep(0)
         snapshot.set(catalogue.REGISTERED, vitals.registered())

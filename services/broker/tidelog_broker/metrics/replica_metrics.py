@@ -127,7 +127,7 @@ class FollowerMetrics:
 
 
 class ReplicaMetrics:
-    """Metrics of all replicas: `add` each replica, then `tell`.
+    """Metrics of all replicas: `add` each replica, then `write_to`.
 
     `checks` are called for led partitions with records above their high watermark.
     """
@@ -241,15 +241,15 @@ class ReplicaMetrics:
 
     # -- reporting ---------------------------------------------------------------------
 
-    def tell(self, snapshot: MetricsSnapshot) -> Iterator[None]:
+    def write_to(self, snapshot: MetricsSnapshot) -> Iterator[None]:
         """Writes the metrics to `snapshot`. Yields now and then, so that the event loop can run."""
-        self._tell_totals(snapshot)
-        self._tell_sizes(snapshot)
+        self._write_totals(snapshot)
+        self._write_sizes(snapshot)
         yield
-        yield from self._tell_worst(snapshot)
-        yield from self._tell_followers(snapshot)
+        yield from self._write_worst(snapshot)
+        yield from self._write_followers(snapshot)
 
-    def _tell_totals(self, snapshot: MetricsSnapshot) -> None:
+    def _write_totals(self, snapshot: MetricsSnapshot) -> None:
         snapshot.set(catalogue.REPLICAS, self.replicas)
         snapshot.set(catalogue.LEADERS, self.leaders)
         snapshot.set(catalogue.LEADERLESS, self.leaderless)
@@ -264,7 +264,7 @@ class ReplicaMetrics:
         snapshot.set(catalogue.LOG_SEGMENTS, self.segments)
         snapshot.set(catalogue.UNFLUSHED_RECORDS, self.unflushed_records)
 
-    def _tell_sizes(self, snapshot: MetricsSnapshot) -> None:
+    def _write_sizes(self, snapshot: MetricsSnapshot) -> None:
         largest = nlargest(MAX_TOPIC_SERIES, ((b, t) for t, b in self._topic_bytes.items()))
         for size, topic in largest:
             snapshot.set(catalogue.TOPIC_LOG_SIZE, size, topic)
@@ -272,13 +272,13 @@ class ReplicaMetrics:
             topic, number = partition.name
             snapshot.set(catalogue.PARTITION_LOG_SIZE, size, topic, str(number))
 
-    def _tell_worst(self, snapshot: MetricsSnapshot) -> Iterator[None]:
+    def _write_worst(self, snapshot: MetricsSnapshot) -> Iterator[None]:
         """Writes one series for each of the pairs that lag most.
 
         If there is room, pairs that lack nothing get one too, so that a graph exists before it is
         needed.
         """
-        told = 0
+        shown = 0
         worst = self._worst.descending()
         for behind_ms, pair in [*worst, *((0, pair) for pair in self._caught_up)][:MAX_LAG_SERIES]:
             lag = self._lag_of(pair)
@@ -288,12 +288,12 @@ class ReplicaMetrics:
             snapshot.set(catalogue.LAG_BYTES, lag.bytes, *labels)
             if lag.ms != NOT_KNOWN:
                 snapshot.set(catalogue.LAG_SECONDS, lag.ms / 1000, *labels)
-            told += behind_ms > LAGGING_AFTER_MS
+            shown += behind_ms > LAGGING_AFTER_MS
             yield
         lagging = sum(figures.lagging for figures in self.followers.values())
-        snapshot.set(catalogue.PARTITIONS_WITHOUT_SERIES, lagging - told)
+        snapshot.set(catalogue.PARTITIONS_WITHOUT_SERIES, lagging - shown)
 
-    def _tell_followers(self, snapshot: MetricsSnapshot) -> Iterator[None]:
+    def _write_followers(self, snapshot: MetricsSnapshot) -> Iterator[None]:
         for follower, figures in sorted(self.followers.items()):
             label = str(follower)
             snapshot.set(catalogue.FOLLOWER_LAG_RECORDS, figures.lag_records, label)

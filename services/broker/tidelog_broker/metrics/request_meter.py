@@ -101,7 +101,7 @@ class RequestMeter:
                 gone.records += flow.records
                 gone.batches += flow.batches
 
-    def tell(self, snapshot: MetricsSnapshot) -> None:
+    def write_to(self, snapshot: MetricsSnapshot) -> None:
         snapshot.set_histograms(self.durations)
         snapshot.set_counters(self.rejected)
         all_topics = [self._deleted_topics, *self._topics.values()]

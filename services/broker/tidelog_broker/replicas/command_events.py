@@ -137,24 +137,24 @@ class CommandEvents:
     def received(self, part: Part) -> None:
         """Emits nothing for a command that repeats a failed one."""
         if not self._failed or self._failed.get(part.key, ())[:2] != (part.kind, part.revision):
-            self._tell(part, Stage.RECEIVED)
+            self._emit(part, Stage.RECEIVED)
 
     def created(self, part: Part) -> None:
-        self._tell(part._replace(kind=Kind.CREATE), Stage.COMPLETED)
+        self._emit(part._replace(kind=Kind.CREATE), Stage.COMPLETED)
 
     def completed(self, part: Part, details: Mapping[str, Detail] | None = None) -> None:
         self._failed.pop(part.key, None)
-        self._tell(part, Stage.COMPLETED, details=details)
+        self._emit(part, Stage.COMPLETED, details=details)
 
     def ignored(self, part: Part, cause: Cause, known_revision: int | None = None) -> None:
         known = {} if known_revision is None else {"known_revision": known_revision}
-        self._tell(part, Stage.IGNORED, cause, known)
+        self._emit(part, Stage.IGNORED, cause, known)
 
     def failed(self, part: Part, cause: Cause, why: str) -> None:
         failure = (part.kind, part.revision, why)
         if self._failed.get(part.key) != failure:
             self._failed[part.key] = failure
-            self._tell(part, Stage.FAILED, cause, {"why": why})
+            self._emit(part, Stage.FAILED, cause, {"why": why})
 
     def forget(self, key: ReplicaKey) -> None:
         """Called when the replica is gone: nothing that failed is tried again."""
@@ -182,12 +182,12 @@ class CommandEvents:
         """
         part = Part(Kind.STOP, name, key, change, by.controller, by.broker, leader_epoch, revision)
         if why:
-            self._tell(part, Stage.FAILED, details={"why": why})
+            self._emit(part, Stage.FAILED, details={"why": why})
         else:
             self._failed.pop(key, None)
-            self._tell(part, Stage.COMPLETED)
+            self._emit(part, Stage.COMPLETED)
 
-    def _tell(
+    def _emit(
         self,
         part: Part,
         stage: Stage,

@@ -78,7 +78,7 @@ class DiskEvents:
             return
         subject = f"disk-{key.topic_id}-{key.partition}"
         rejection.change = self._state_changes.condition_change(subject, rejection.cause)
-        self._tell(Kind.DISK_REFUSED, key, rejection.change, what=what, why=str(error))
+        self._emit(Kind.DISK_REFUSED, key, rejection.change, what=what, why=str(error))
 
     def not_opened(self, key: ReplicaKey, name: TopicPartition, error: LogError) -> None:
         known = self._unopened.get(key)
@@ -106,7 +106,7 @@ class DiskEvents:
         now_ms = self._clock.monotonic_ms()
         for key, rejection in self._rejections.over(now_ms):
             for_ms = now_ms - rejection.since_ms
-            self._tell(
+            self._emit(
                 Kind.DISK_RECOVERED, key, rejection.change, what=rejection.what, refused_ms=for_ms
             )
 
@@ -121,7 +121,7 @@ class DiskEvents:
         """Yields the replicas whose disk rejects operations now."""
         return self._rejections.standing()
 
-    def _tell(self, kind: Kind, key: ReplicaKey, change: Change, **details: Detail) -> None:
+    def _emit(self, kind: Kind, key: ReplicaKey, change: Change, **details: Detail) -> None:
         partition = self._replicas.find(key)
         state = partition.state if partition is not None else None
         self._state_changes.emit(

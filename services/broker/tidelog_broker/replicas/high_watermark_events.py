@@ -29,13 +29,13 @@ class HighWatermarkEvents:
             return
         if not verdict.stalled:
             change = self._stalls.pop(partition, NO_CHANGE)
-            self._tell(Kind.HIGH_WATERMARK_RESUMED, partition, change, stalled_ms=verdict.for_ms)
+            self._emit(Kind.HIGH_WATERMARK_RESUMED, partition, change, stalled_ms=verdict.for_ms)
             return
         holders = holders_of(partition, self._broker_id)
         subject = f"hw-{partition.topic_id}-{partition.name.partition}"
         change = self._log.condition_change(subject, holders.cause, verdict.for_ms)
         self._stalls[partition] = change
-        self._tell(
+        self._emit(
             Kind.HW_STALLED,
             partition,
             change,
@@ -63,7 +63,7 @@ class HighWatermarkEvents:
         """See `HighWatermarkWatch.waiting_ms`."""
         return self._watch.waiting_ms(partition, now_ms)
 
-    def _tell(self, kind: Kind, partition: Partition, change: Change, **details: Detail) -> None:
+    def _emit(self, kind: Kind, partition: Partition, change: Change, **details: Detail) -> None:
         state = partition.state
         assert state is not None, "what is led has a state"
         self._log.emit(

@@ -51,15 +51,15 @@ class StrayEvents:
                 by_topic.setdefault((stray.name.topic, stray.key.topic_id), []).append(stray)
         for of_topic in by_topic.values():
             if len(of_topic) > MAX_TOLD_SINGLY:
-                self._tell_together(of_topic)
+                self._emit_together(of_topic)
             else:
                 for stray in of_topic:
-                    self._tell(stray)
+                    self._emit(stray)
         removed = len(strays) - sum(map(len, by_topic.values()))
         if removed:
             _log.info("deleted_replicas_removed", replicas=removed)
 
-    def _tell(self, stray: Stray) -> None:
+    def _emit(self, stray: Stray) -> None:
         self._state_changes.emit(
             Kind.DELETE,
             Stage.COMPLETED,
@@ -71,7 +71,7 @@ class StrayEvents:
             revision=self._revision(),
         )
 
-    def _tell_together(self, strays: Sequence[Stray]) -> None:
+    def _emit_together(self, strays: Sequence[Stray]) -> None:
         """Emits one event for all, with the time for which the oldest was kept."""
         oldest = min(strays, key=lambda stray: stray.since_ms)
         self._state_changes.emit(

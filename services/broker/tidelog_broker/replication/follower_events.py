@@ -25,9 +25,9 @@ class EventSource(Protocol):
 class FollowerEvents:
     """Events about one leader."""
 
-    def __init__(self, leader: int, teller: EventSource) -> None:
+    def __init__(self, leader: int, source: EventSource) -> None:
         self._leader = leader
-        self._teller = teller
+        self._source = source
         self._unreachable: Change | None = None  # the change of the last event
 
     def unreachable(self, broker_epoch: int, why: str, partitions: int) -> None:
@@ -35,8 +35,8 @@ class FollowerEvents:
         if self._unreachable:
             return
         subject = f"leader-{self._leader}"
-        self._unreachable = self._teller.state_changes.condition_change(subject, Cause.NO_ANSWER)
-        self._teller.state_changes.emit(
+        self._unreachable = self._source.state_changes.condition_change(subject, Cause.NO_ANSWER)
+        self._source.state_changes.emit(
             Kind.LEADER_UNREACHABLE,
             Stage.COMPLETED,
             change=self._unreachable,
@@ -49,7 +49,7 @@ class FollowerEvents:
         change, self._unreachable = self._unreachable, None
         if change is None:
             return
-        self._teller.state_changes.emit(
+        self._source.state_changes.emit(
             Kind.LEADER_REACHED,
             Stage.COMPLETED,
             change=change,
@@ -66,15 +66,15 @@ class FollowerEvents:
         if log.log_end_offset == end and log.latest_epoch == epoch:
             return
         assert partition.state is not None
-        self._teller.state_changes.emit(
+        self._source.state_changes.emit(
             Kind.TRUNCATION,
             Stage.COMPLETED,
             change=partition.state.change,
             cause=cause,
             name=partition.name,
             topic_id=partition.topic_id,
-            broker=self._teller.broker_id,
-            broker_epoch=self._teller.broker_epoch,
+            broker=self._source.broker_id,
+            broker_epoch=self._source.broker_epoch,
             controller_epoch=partition.state.controller_epoch,
             leader_epoch=partition.leader_epoch,
             revision=partition.revision,

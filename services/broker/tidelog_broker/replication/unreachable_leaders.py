@@ -184,8 +184,10 @@ class LeaderReports:
             self._reporter.broker_id, self._reporter.broker_epoch, named
         )
         try:
-            refusal = await self._controllers.report_unreachable_leaders(controller.address, report)
-            why = refusal.message if refusal is not None else ""
+            rejection = await self._controllers.report_unreachable_leaders(
+                controller.address, report
+            )
+            why = rejection.message if rejection is not None else ""
         except ControllerUnreachableError as error:
             why = str(error)
         if why and not self._is_rejection_logged:

@@ -109,7 +109,10 @@ class Produce:
             if outcome.error is not None:
                 now_ms = self._clock.monotonic_ms()
                 self.rejections.add(entry.name.topic, outcome.error, now_ms)
-        return [_told(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
+        return [
+            _with_known_offsets(entry, outcome)
+            for entry, outcome in zip(entries, outcomes, strict=True)
+        ]
 
     async def _append_all(
         self,
@@ -261,7 +264,7 @@ def append_rejected(manager: ReplicaManager, partition: Partition, error: LogErr
     return rejection
 
 
-def _told(entry: ProduceEntry, outcome: ProduceOutcome) -> ProduceOutcome:
+def _with_known_offsets(entry: ProduceEntry, outcome: ProduceOutcome) -> ProduceOutcome:
     if outcome.appended is None or outcome.appended.base_offset != NO_OFFSET:
         return outcome
     error = TidelogError(

@@ -223,13 +223,13 @@ def _with_counts(
 
     The number that is given first for a topic holds for the whole epoch.
     """
-    told: Mapping[str, int] = {}
+    counted: Mapping[str, int] = {}
     if present is not None and present.producer_id == holder.producer_id:
         if present.producer_epoch > holder.producer_epoch:
             raise fenced(holder.producer_id, holder.producer_epoch, present.producer_epoch, name)
         if present.producer_epoch == holder.producer_epoch:
-            told = present.of_topics
-    counts = {**wanted, **told}
+            counted = present.of_topics
+    counts = {**wanted, **counted}
     if len(counts) > MAX_COUNTED_TOPICS:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,

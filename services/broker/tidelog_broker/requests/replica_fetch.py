@@ -205,18 +205,18 @@ class ReplicaFetch:
             if number % ITEMS_PER_SLICE == 0:
                 await asyncio.sleep(0)
             replica = replicas[turn]
-            told = session.partitions.get(replica)
-            if told is None:
+            in_session = session.partitions.get(replica)
+            if in_session is None:
                 # The session has ended meanwhile.
                 continue
-            position, max_partition_bytes = told.entry.position, told.entry.max_bytes
+            position, max_partition_bytes = in_session.entry.position, in_session.entry.max_bytes
             if position.needs_producers and size >= budget:
                 # Producers are sent completely or not at all: with the next answer.
                 continue
             log_start = NO_OFFSET
             try:
                 partition = self._manager.replica(replica)
-                if not partition.has_news(position, told.high_watermark):
+                if not partition.has_news(position, in_session.high_watermark):
                     session.news.pop(replica, None)
                     continue
                 log_start = partition.log.log_start_offset

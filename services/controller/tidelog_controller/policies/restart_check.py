@@ -89,7 +89,7 @@ def _effect(
             "leader may be elected; wait until the partition has a leader",
         )
     if not others and not spare:
-        return Effect.UNAVAILABLE, _nobody_else(broker_id, state, running)
+        return Effect.UNAVAILABLE, _no_other_leader(broker_id, state, running)
     if broker_id not in state.isr:
         return None
     now, then = len(others) + 1, len(others) or 1
@@ -106,7 +106,7 @@ def _effect(
     return None
 
 
-def _nobody_else(broker_id: int, state: PartitionHealth, running: Collection[int]) -> str:
+def _no_other_leader(broker_id: int, state: PartitionHealth, running: Collection[int]) -> str:
     if len(state.replicas) == 1:
         return (
             f"its only replica is on broker {broker_id}; give the topic a higher replication "

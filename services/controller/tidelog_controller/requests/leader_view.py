@@ -76,7 +76,7 @@ class LeaderView:
             if why is None and not dry_run:
                 plan.wanted[name] = leader
             else:
-                error = self.refusal(leader.leader, why) if why else None
+                error = self.rejection(leader.leader, why) if why else None
                 plan.results.append(LeaderResult(name, before[name], leader.leader, error))
         plan.results.sort(key=lambda result: result.partition)
         return plan._replace(leaders={n: leader.leader for n, leader in plan.wanted.items()})
@@ -129,7 +129,7 @@ class LeaderView:
             for name in chosen
         }
 
-    def refusal(self, broker_id: int, why: str) -> TidelogError:
+    def rejection(self, broker_id: int, why: str) -> TidelogError:
         try:
             check_known_broker(self._context, broker_id)
         except TidelogError as unknown:

@@ -174,8 +174,8 @@ class OperationAdmin:
             if request.dry_run:
                 return [Reply(request.request_id, AdminReply(None, answer=answer))]
             self._check_not_being_written(planned)
-        except TidelogError as refusal:
-            return [Reply(request.request_id, AdminReply(refusal))]
+        except TidelogError as rejection:
+            return [Reply(request.request_id, AdminReply(rejection))]
         self._beginnings[request.request_id] = self._beginning(draft, request, planned)
         return []
 
@@ -303,7 +303,7 @@ class OperationAdmin:
         if held is not None:
             entry = beginning.commit.entry
             if (held.entry.kind, held.entry.request) != (entry.kind, entry.request):
-                return self._refuse(beginning, _in_use(operation_id))
+                return self._reject(beginning, _in_use(operation_id))
             answer = OperationAnswer(view_of(self._context, operation_id, now))
             if not beginning.plan.missing(self._context.operations):
                 # Otherwise an earlier attempt, whose answer was lost, has begun with its own plan.
@@ -311,7 +311,7 @@ class OperationAdmin:
                 answer = answer._replace(plan=plan)
             return self._reply(beginning, AdminReply(None, answer=answer))
         if now.monotonic_ms >= beginning.deadline_ms:
-            return self._refuse(beginning, outcome_unknown(f"operation {operation_id} was started"))
+            return self._reject(beginning, outcome_unknown(f"operation {operation_id} was started"))
         return self._write(beginning)
 
     def _write(self, beginning: _Beginning) -> list[Command]:
@@ -319,7 +319,7 @@ class OperationAdmin:
         operations, operation_id = self._context.operations, beginning.operation_id
         unreadable = unreadable_key(self._context, operation_id)
         if unreadable is not None:
-            return self._refuse(beginning, _unreadable(operation_id, unreadable))
+            return self._reject(beginning, _unreadable(operation_id, unreadable))
         missing = beginning.plan.missing(operations)
         waiting = [chunk for chunk in missing if not self._transactions.is_in_flight(chunk)]
         room = MAX_CHUNKS_IN_FLIGHT - (len(missing) - len(waiting))
@@ -330,7 +330,7 @@ class OperationAdmin:
         if self._transactions.is_in_flight(commit):
             return []
         if not self._may_commit(beginning):
-            return self._refuse(beginning, _changed_while_written())
+            return self._reject(beginning, _changed_while_written())
         beginning.commit_begun = True
         return [self._transactions.begin(commit)]
 
@@ -347,7 +347,7 @@ class OperationAdmin:
             return is_guarded(self._context, beginning.planned)
         return is_current(self._context, beginning.planned)
 
-    def _refuse(self, beginning: _Beginning, error: TidelogError) -> list[Command]:
+    def _reject(self, beginning: _Beginning, error: TidelogError) -> list[Command]:
         return self._reply(beginning, AdminReply(error))
 
     def _reply(self, beginning: _Beginning, reply: AdminReply) -> list[Command]:

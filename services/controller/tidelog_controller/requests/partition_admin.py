@@ -217,8 +217,8 @@ class PartitionAdmin:
                 if change is None:
                     written = waiting.change is not None
                     waiting.done = abs(request.partitions - waiting.before) if written else 0
-        except TidelogError as refusal:
-            return self._reply(waiting, AdminReply(refusal))
+        except TidelogError as rejection:
+            return self._reply(waiting, AdminReply(rejection))
         if waiting.done is None:
             if now_ms < waiting.deadline_ms:
                 return []

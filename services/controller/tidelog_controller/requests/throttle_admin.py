@@ -84,8 +84,8 @@ class ThrottleAdmin:
         try:
             # Another change may have been made meanwhile.
             self._check_unchanged(request)
-        except TidelogError as refusal:
-            return self._reply(request, AdminReply(refusal))
+        except TidelogError as rejection:
+            return self._reply(request, AdminReply(rejection))
         return [self._transactions.begin(change)]
 
     def _check_unchanged(self, request: SetThrottle) -> None:

@@ -123,8 +123,8 @@ class TopicAdmin:
             if request.topic_id and request.topic_id != topic.entry.topic_id:
                 raise other_id(request.topic, topic.entry.topic_id, request.topic_id)
             self._check_unchanged(request.topic, topic, request.expected_revision)
-        except TidelogError as refusal:
-            return [Reply(request.request_id, AdminReply(refusal))]
+        except TidelogError as rejection:
+            return [Reply(request.request_id, AdminReply(rejection))]
         if request.dry_run:
             answer = self._would_go(request.topic, topic)
             return [Reply(request.request_id, AdminReply(None, answer=answer))]
@@ -357,9 +357,9 @@ class TopicAdmin:
             return []
         try:
             self._check_unchanged(deletion.topic, topic, deletion.expected_revision)
-        except TidelogError as refusal:
+        except TidelogError as rejection:
             del self._deletions[deletion.request_id]
-            return [Reply(deletion.request_id, AdminReply(refusal))]
+            return [Reply(deletion.request_id, AdminReply(rejection))]
         return [self._transactions.begin(intent)]
 
     def _check_unchanged(self, name: str, topic: Topic, expected_revision: int) -> None:

@@ -138,8 +138,8 @@ class TopicConfigAdmin:
                     before = topic.entry.config
                     alteration.changes = config_changes(before, change.entry.config)
                     return [self._transactions.begin(change)]
-        except TidelogError as refusal:
-            return self._reply(alteration, AdminReply(refusal))
+        except TidelogError as rejection:
+            return self._reply(alteration, AdminReply(rejection))
         if not alteration.written:
             if not timed_out:
                 return []

@@ -9,7 +9,7 @@ from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.directory_binding import DirectoryBinding
 from tidelog_broker.membership.registration import Registration
 from tidelog_runtime.cooperative import ITEMS_PER_SLICE
-from tidelog_runtime.metadata.schema import encode, encode_leader_and_isr
+from tidelog_runtime.metadata.schema import ClusterEntry, encode, encode_leader_and_isr
 from unit.broker.broker_parts import (
     KEYS,
     Replicas,
@@ -34,6 +34,7 @@ class Broker:
         self.store.advance_to_broker_epochs(KEYS)
         self.replicas = Replicas()
         self.epochs: list[int] = []
+        self.levels: list[int] = []
         directory = data_directory(1)
         self.registration = Registration(
             self.store,
@@ -54,6 +55,7 @@ class Broker:
             self.replicas.manager,
             self.registration,
             random.Random(1),
+            self.levels.append,
         )
 
     def register(self, broker_id: int) -> int:
@@ -74,6 +76,16 @@ async def test_the_watch_is_ready_when_everything_was_read() -> None:
     async with watching(broker):
         await broker.watch.ready.wait()
     assert set(broker.replicas.cache.brokers) == {1}
+
+
+async def test_the_feature_level_is_reported_at_first_and_when_it_rises() -> None:
+    broker = Broker()
+    async with watching(broker):
+        await broker.watch.ready.wait()
+        for level in (2, 2, 3):
+            broker.store.put(KEYS.cluster, encode(ClusterEntry("id", level)))
+            await until_idle()
+    assert broker.levels == [1, 2, 3]
 
 
 async def test_while_a_snapshot_is_read_the_previous_state_stays() -> None:

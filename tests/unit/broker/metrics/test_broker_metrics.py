@@ -32,7 +32,7 @@ MANY = 10_000
 
 class AwayStore(MemoryStore):
     async def get(self, key: str) -> KeyValue | None:
-        raise StoreUnavailableError(f"nobody answers about {key}")
+        raise StoreUnavailableError(f"no store answers about {key}")
 
 
 class MeasuredBroker:

@@ -13,7 +13,7 @@ from tidelog_runtime.telemetry.metrics.snapshot import MetricsSnapshot
 def sheet_after(kind: Kind, stage: Stage, cause: Cause) -> MetricsSnapshot:
     meter, snapshot = IsrMeter(), MetricsSnapshot(BROKER_METRICS)
     meter.take(StateChange(1, "broker-1", kind, stage, cause))
-    meter.tell(snapshot)
+    meter.write_to(snapshot)
     return snapshot
 
 

@@ -71,7 +71,7 @@ def figures_of(
 
 def sheet_of(figures: ReplicaMetrics) -> MetricsSnapshot:
     snapshot = MetricsSnapshot(BROKER_METRICS)
-    for _ in figures.tell(snapshot):
+    for _ in figures.write_to(snapshot):
         pass
     return snapshot
 

@@ -55,7 +55,7 @@ class Meter(RequestMeter):
 
     def snapshot(self) -> MetricsSnapshot:
         snapshot = MetricsSnapshot(BROKER_METRICS)
-        self.tell(snapshot)
+        self.write_to(snapshot)
         return snapshot
 
     def timed(self, request: str, acks: str = "") -> int:

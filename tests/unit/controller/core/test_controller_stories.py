@@ -208,7 +208,7 @@ def test_an_isr_change_written_by_the_leader_meanwhile_is_absorbed_and_evaluated
     # The leader of t/0, broker 2, had removed follower 1 itself: nothing is left to do.
     assert driver.transcript == [
         "close 1@4",
-        "transaction of 3 refused",
+        "transaction of 3 rejected",
         "transaction of 2 done",
         # The leader is sent its own ISR change again, which is harmless.
         "broker 2 lead t/0:2",
@@ -420,7 +420,7 @@ def test_a_new_incarnation_is_not_removed_for_its_previous_one() -> None:
     driver.store.unseen = unseen
     driver.watch()
     assert KEYS.broker(2) in driver.store.items
-    assert "transaction of 1 refused" in driver.transcript
+    assert "transaction of 1 rejected" in driver.transcript
 
 
 @pytest.mark.rule("detection-deletes-watched-incarnation")

@@ -210,7 +210,7 @@ async def test_a_forwarded_address_is_prefixed_to_the_address_of_the_peer(
     admin: tuple[FakeAdmin, Any],
 ) -> None:
     fake, stub = admin
-    for said in ("10.1.2.3:4711", "10.1.2.3 by way of nobody"):
+    for said in ("10.1.2.3:4711", "10.1.2.3 by way of none"):
         metadata = (("tidelog-requested-from", said),)
         await stub.DeleteTopic(admin_pb2.DeleteTopicRequest(), metadata=metadata)
     first, second = (caller.address for caller in fake.askers)

@@ -221,5 +221,5 @@ def test_no_consent_is_written_for_a_partition_elected_meanwhile() -> None:
     driver.before_transaction = the_first_comes_back
     request = driver.recover()
     assert driver.replies[request].partitions == ((0, None),)
-    assert "transaction of 1 refused" in driver.transcript
+    assert "transaction of 1 rejected" in driver.transcript
     assert consents(driver) == []

@@ -43,9 +43,11 @@ def unreported_end(epoch_start: int, high_watermark: int, *, in_isr: bool) -> in
     return max(epoch_start, high_watermark) if in_isr else epoch_start
 
 
-def least_lag_of(log: ReplicaLog, untold: int, wall_ms: int) -> Lag:
+def least_lag_of(log: ReplicaLog, first_lacking: int, wall_ms: int) -> Lag:
     """Returns the minimal lag of a follower without a fetch in this epoch.
 
-    It lacks at least the log from `untold` (`unreported_end`) on. If that is empty, the result is
-    UNKNOWN_LAG, because it may lack older records."""
-    return UNKNOWN_LAG if untold >= log.log_end_offset else lag_of(log, untold, wall_ms)
+    It lacks at least the log from `first_lacking` (`unreported_end`) on. If that is empty, the
+    result is UNKNOWN_LAG, because it may lack older records."""
+    return (
+        UNKNOWN_LAG if first_lacking >= log.log_end_offset else lag_of(log, first_lacking, wall_ms)
+    )

@@ -52,8 +52,8 @@ class LeaderState:
         """Computes `quiescent_sessions` for a log that is committed to its end."""
         if self.proposed is not None or isr_size <= len(self.followers):
             return None
-        told = self.followers.values()
-        sessions = tuple(p.session for p in told if p.session and p.log_end_offset >= log_end)
+        progress = self.followers.values()
+        sessions = tuple(p.session for p in progress if p.session and p.log_end_offset >= log_end)
         return sessions if len(sessions) == len(self.followers) else None
 
     def detach_session(self, follower: int, session: SessionTime, log_end: int) -> None:

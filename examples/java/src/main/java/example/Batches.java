@@ -58,7 +58,7 @@ final class Batches {
 
   /**
    * The records of a batch that was fetched. Throws unless it is as its producer made it and as its
-   * leader stored it. A fence has no records of anybody's.
+   * leader stored it. A fence has no records of a producer.
    */
   static List<Rec> open(Batch batch) throws IOException {
     BatchHeader header = batch.getHeader();

@@ -53,7 +53,7 @@ final class Cluster {
   /** Of one partition: a broker (-1: none), in one epoch of its leadership. */
   record Leader(int brokerId, int epoch) {}
 
-  /** One call. It may be made twice, so that has to do no harm; throws Refused. */
+  /** One call. It may be made twice, so that has to do no harm; throws RejectedException. */
   interface Call<T> {
     T to(BrokerServiceBlockingStub broker);
   }
@@ -63,10 +63,10 @@ final class Cluster {
   }
 
   /** An answer that has an error. */
-  static final class Refused extends RuntimeException {
+  static final class RejectedException extends RuntimeException {
     private final Error error;
 
-    Refused(Error error) {
+    RejectedException(Error error) {
       super(error.getCode() + ": " + error.getMessage());
       this.error = error;
     }
@@ -96,8 +96,8 @@ final class Cluster {
   }
 
   /**
-   * Calls the leader of a partition, whoever that is by then, until the answer is one that another
-   * try would not change.
+   * Calls the present leader of a partition until the answer is one that another try would not
+   * change.
    */
   <T> T ask(int partition, CallToLeader<T> call) throws InterruptedException {
     RuntimeException last = new IllegalStateException("the partition has no leader");
@@ -114,13 +114,13 @@ final class Cluster {
             throw failure;
           }
           last = failure;
-        } catch (Refused refusal) {
-          if (!RETRIABLE.contains(refusal.error.getCode())) {
-            throw refusal;
+        } catch (RejectedException rejection) {
+          if (!RETRIABLE.contains(rejection.error.getCode())) {
+            throw rejection;
           }
-          last = refusal;
-          if (refusal.error.hasLeader() && follow(partition, refusal.error.getLeader())) {
-            continue; // the broker has told who leads now
+          last = rejection;
+          if (rejection.error.hasLeader() && follow(partition, rejection.error.getLeader())) {
+            continue; // the broker has named the present leader
           }
         }
       }
@@ -128,7 +128,7 @@ final class Cluster {
       pause = Math.min(2 * pause, MAX_PAUSE_MS);
       try {
         refresh();
-      } catch (StatusRuntimeException | Refused failure) {
+      } catch (StatusRuntimeException | RejectedException failure) {
         last = failure;
       }
     }
@@ -143,9 +143,9 @@ final class Cluster {
       for (String address : candidates()) {
         try {
           return call.to(broker(address, METADATA_TIMEOUT_MS));
-        } catch (StatusRuntimeException | Refused failure) {
-          // This broker may only be behind. What one has said tells more than that others are gone.
-          if (failure instanceof Refused || !(last instanceof Refused)) {
+        } catch (StatusRuntimeException | RejectedException failure) {
+          // This broker may only be behind. An answer explains more than brokers that are gone.
+          if (failure instanceof RejectedException || !(last instanceof RejectedException)) {
             last = failure;
           }
         }
@@ -155,10 +155,10 @@ final class Cluster {
     throw last;
   }
 
-  /** Throws Refused for an error that is set. */
+  /** Throws RejectedException for an error that is set. */
   static void check(boolean isSet, Error error) {
     if (isSet) {
-      throw new Refused(error);
+      throw new RejectedException(error);
     }
   }
 
@@ -167,23 +167,23 @@ final class Cluster {
     var answer =
         askAny(
             broker -> {
-              var told = broker.metadata(request);
-              check(told.getTopics(0).hasError(), told.getTopics(0).getError());
-              return told;
+              var found = broker.metadata(request);
+              check(found.getTopics(0).hasError(), found.getTopics(0).getError());
+              return found;
             });
     apply(answer.getBrokersList(), answer.getTopics(0));
   }
 
-  private synchronized void apply(List<BrokerEndpoint> brokers, TopicMetadata told) {
+  private synchronized void apply(List<BrokerEndpoint> brokers, TopicMetadata metadata) {
     brokers.forEach(broker -> addresses.put(broker.getBrokerId(), broker.getAddress()));
     if (leaders.isEmpty()) {
-      topicId = told.getTopicId();
-      leaders.addAll(Collections.nCopies(told.getPartitionCount(), new Leader(-1, -1)));
+      topicId = metadata.getTopicId();
+      leaders.addAll(Collections.nCopies(metadata.getPartitionCount(), new Leader(-1, -1)));
     }
-    for (var partition : told.getPartitionsList()) {
-      // Another broker may have told newer: epochs only grow, within one topic.
+    for (var partition : metadata.getPartitionsList()) {
+      // Another broker may have sent a newer one: epochs only grow, within one topic.
       int index = partition.getPartition();
-      if (told.getTopicId().equals(topicId)
+      if (metadata.getTopicId().equals(topicId)
           && index < leaders.size()
           && partition.getLeaderEpoch() >= leaders.get(index).epoch()) {
         leaders.set(index, new Leader(partition.getLeader(), partition.getLeaderEpoch()));

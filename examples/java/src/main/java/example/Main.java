@@ -214,7 +214,7 @@ public final class Main {
                       .setTopic(cluster.topic)
                       .setPartition(partition)
                       .setTopicId(cluster.topicId())
-                      // A deposed leader that does not know it yet is told so, and refuses.
+                      // A deposed leader learns of it by the epoch, and rejects it.
                       .setCurrentLeaderEpoch(leader.epoch())
                       .setFetchOffset(from)
                       .setMaxBytes(FETCH_BYTES);
