@@ -102,7 +102,13 @@ async def test_a_follower_rejects_damaged_answers(world: World) -> None:
             async with Producer(cluster.bootstrap, acks=Acks.LEADER, codec=Codec.NONE) as producer:
                 await (await producer.send_many(topic, [SENT] * 3, partition=partition))
             found = await until_found(
-                cluster, ("replica_rejects", 2), ("no_standby", -1), containing=("out of the ISR",)
+                cluster,
+                ("replica_rejects", 2),
+                ("under_min_isr", 1),
+                ("no_standby", -1),
+                # Records that the leader alone has acknowledged.
+                also=(("hw_stalled", 1),),
+                containing=("out of the ISR",),
             )
             healthy = await faults_of(cluster, bystander)
             finding = the(found, "replica_rejects", 2)
@@ -132,7 +138,13 @@ async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(worl
         try:
             await until_isr(cluster, TOPIC, {3}, split(shrunk)[1])
             await append(cluster, shrunk, [b"waits"])
-            expected = (("hw_stalled", 3), ("broker_paused", 2), ("no_standby", -1))
+            # The controller, which has lost the store, elects no leader.
+            expected = (
+                ("hw_stalled", 3),
+                ("broker_paused", 2),
+                ("no_leader", 2),
+                ("no_standby", -1),
+            )
             found = await until_found(cluster, *expected, containing=("below min ISR",))
             healthy = await faults_of(cluster, bystander)
             await assert_still_found(cluster, *expected)
