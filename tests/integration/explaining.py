@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,10 @@ WHOLE = Scope()
 ANSWER_MS = 1_000
 # How often a finding is checked again while its fault lasts. The pauses are no waits for anything.
 LATER_CHECKS, LATER_PAUSE_SECONDS = 4, 1.0
+
+# Findings that are true where far more processes are ready to run than there are processors.
+OF_A_BUSY_MACHINE = frozenset({"cpu_starved", "store_slow"})
+BUSY_LOAD = 4.0
 
 # A cause, and the broker that it is about; -1: no single one.
 Cause = tuple[str, int]
@@ -190,9 +195,14 @@ def others(found: Explanation | list[Finding], *allowed: Cause) -> list[Finding]
         entry = (finding.cause, finding.broker)
         if left[entry]:
             left[entry] -= 1
-        else:
+        elif not (finding.cause in OF_A_BUSY_MACHINE and is_busy()):
             beyond.append(finding)
     return beyond
+
+
+def is_busy() -> bool:
+    """Whether other programs keep this machine so busy that services lack processor time."""
+    return os.getloadavg()[0] > BUSY_LOAD * (os.cpu_count() or 1)
 
 
 def faults_in(found: Explanation | list[Finding]) -> list[Finding]:
