@@ -25,6 +25,7 @@ from integration.explaining import (
     the,
     tidelog,
     until_found,
+    until_present,
 )
 from integration.failing_disks import FailingDisk, Preloaded, failing_disk
 from integration.logs import LogSince
@@ -102,7 +103,11 @@ async def test_a_disk_without_inodes_is_explained_beside_a_slow_one(world: World
     async with Admin(cluster.bootstrap) as admin, written(cluster, world.by_leader[SLOW]):
         # The request is answered when its replicas exist, or after its timeout.
         creating = asyncio.create_task(admin.create_topic(topic, 3, 2))
-        found = await until_found(cluster, ("disk_full", FAILING), ("disk_slow", SLOW))
+        # The new partition whose follower has no file for its log.
+        lacking = (("under_min_isr", SLOW), ("under_min_isr", WELL))
+        found = await until_found(
+            cluster, ("disk_full", FAILING), ("disk_slow", SLOW), also=lacking
+        )
         full, slow = the(found, "disk_full"), the(found, "disk_slow")
 
         assert f"broker {FAILING} has no inodes left on its disk since" in full.summary
@@ -129,7 +134,9 @@ async def test_slow_writes_are_explained_beside_a_missing_standby(world: World) 
     await until_in_sync(cluster, topic)
     async with without_standby(cluster), written(cluster, f"{topic}/0"):
         world.preloaded.slow(SLOW, write_ms=WRITE_MS)
-        found = await until_found(cluster, ("disk_slow", SLOW), ("no_standby", -1))
+        # Records wait for the slow disk, whichever broker leads.
+        waiting = [("hw_stalled", broker_id) for broker_id in (FAILING, SLOW, WELL)]
+        found = await until_found(cluster, ("disk_slow", SLOW), ("no_standby", -1), also=waiting)
         slow = the(found, "disk_slow")
         silent = {("broker_unreachable", SLOW), ("broker_paused", SLOW), ("broker_busy", SLOW)}
         assert f"the disk of broker {SLOW} is slow: a write takes" in slow.summary
@@ -188,7 +195,7 @@ async def test_flipped_bits_on_a_follower_are_explained_beside_a_leaders_full_di
     flip_a_bit(segment_paths(newest)[-1])
     world.disk.fill()
     async with written(cluster, name):
-        await until_found(cluster, ("disk_full", FAILING))
+        await until_present(cluster, ("disk_full", FAILING))
 
         async def is_repaired() -> bool:
             status, printed = await tidelog(cluster, "brokers", "scrub", str(WELL), "--full-rate")
