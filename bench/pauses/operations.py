@@ -16,7 +16,7 @@ import grpc.aio
 
 from bench.pauses.reports import Longest, Reports, reports_of
 from bench.pauses.requests import Case
-from bench.pauses.run import REJECTED, Pause, addresses_of, answer_of
+from bench.pauses.run import ALL_ROUNDS, REJECTED, Bounds, Pause, addresses_of, answer_of
 from tidelog.rpc.channels import open_channel
 from tidelog.v1 import admin_pb2 as pb
 from tidelog.v1.admin_pb2_grpc import AdminServiceStub
@@ -219,6 +219,9 @@ class Findings:
         if not self._answers.get(name, "").startswith(REJECTED):
             self._answers[name] = answer
 
+    def are_within(self, bounds: Bounds) -> bool:
+        return all(map(bounds.contain, self.pauses()))
+
     def pauses(self) -> Iterator[Pause]:
         for (service, name), seconds in self._seconds.items():
             longest, own, alone = zip(*seconds, strict=True)
@@ -255,14 +258,18 @@ async def of_operations(
     partitions: int,
     by_hand: int = MOST_ASSIGNED,
     settled_s: float = SETTLED_S,
+    bounds: Bounds = ALL_ROUNDS,
 ) -> AsyncIterator[Pause]:
-    """Measures a cluster that can lose broker 2. Yields a pause for each step and service."""
+    """Measures a cluster that can lose broker 2. Yields a pause for each step and service. A round
+    in which all pauses are within the bounds is the last."""
     async with measuring(cluster, settled_s) as (channel, findings):
         for number in range(rounds):
             for step in steps(number, partitions, by_hand):
                 await findings.measure(step.name, _answer(channel, step))
                 if step.ends:
                     await operation_ended(channel, step.ends)
+            if findings.are_within(bounds):
+                break
     for pause in findings.pauses():
         yield pause
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from bench.pauses.requests import LARGE_TOPIC, SMALL_TOPIC, WIDE_PARTITIONS, WIDE_TOPIC
-from bench.pauses.run import ALL, REJECTED, Pause, Selection, measured
+from bench.pauses.run import ALL, ALL_ROUNDS, REJECTED, Bounds, Pause, Selection, measured
 from tidelog_runtime.local.cluster import LocalCluster
 
 ANSWER_TIMEOUT_S = 60.0
@@ -167,13 +167,16 @@ def _expensive_json(to: str) -> Iterator[RestCase]:
 
 
 async def of_gateway(
-    cluster: LocalCluster, rounds: int, enough_ms: float = 0, selection: Selection = ALL
+    cluster: LocalCluster,
+    rounds: int,
+    bounds: Bounds = ALL_ROUNDS,
+    selection: Selection = ALL,
 ) -> AsyncIterator[Pause]:
     url = f"http://{cluster.gateway_address}"
     openapi = json.loads((await answer(url, RestCase("/openapi.json")))[1])
     parameters = ((case.name, partial(verdict, url, case)) for case in (*reads(openapi), *writes()))
     gateway = cluster.gateway_process
-    async for pause in measured("gateway", gateway, parameters, rounds, enough_ms, selection):
+    async for pause in measured("gateway", gateway, parameters, rounds, bounds, selection):
         yield pause
 
 

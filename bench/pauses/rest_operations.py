@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.pauses.operations import MOST_ASSIGNED, SETTLED_S, measuring, operation_ended
 from bench.pauses.rest import RestCase, json_body, verdict
-from bench.pauses.run import Pause
+from bench.pauses.run import ALL_ROUNDS, Bounds, Pause
 from tidelog.feature_levels import FIRST_LEVEL
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -87,8 +87,10 @@ async def of_gateway_changes(
     rounds: int,
     partitions: int = MOST_ASSIGNED,
     settled_s: float = SETTLED_S,
+    bounds: Bounds = ALL_ROUNDS,
 ) -> AsyncIterator[Pause]:
-    """Measures a cluster that can lose broker 3. Yields a pause for each route and service."""
+    """Measures a cluster that can lose broker 3. Yields a pause for each route and service. A round
+    in which all pauses are within the bounds is the last."""
     url = f"http://{cluster.gateway_address}"
     async with measuring(cluster, settled_s) as (channel, findings):
         for number in range(rounds):
@@ -98,5 +100,7 @@ async def of_gateway_changes(
                 await findings.measure(name, verdict(url, case))
                 if case.ends:
                     await operation_ended(channel, case.ends)
+            if findings.are_within(bounds):
+                break
     for pause in findings.pauses():
         yield pause

@@ -70,6 +70,28 @@ class Pause(NamedTuple):
         """The cost of the request itself: other work of the machine only adds to it."""
         return min(self.seconds) * 1000
 
+    @property
+    def own_shortest_ms(self) -> float:
+        return min(self.own_seconds or self.seconds) * 1000
+
+
+class Bounds(NamedTuple):
+    """A request whose shortest pauses are within both is not repeated.
+
+    - `ms`: of elapsed time.
+    - `own_ms`: of processor time.
+    """
+
+    ms: float
+    own_ms: float
+
+    def contain(self, pause: Pause) -> bool:
+        return pause.shortest_ms <= self.ms and pause.own_shortest_ms <= self.own_ms
+
+
+# No pause is within these.
+ALL_ROUNDS = Bounds(-1.0, -1.0)
+
 
 class Selection(NamedTuple):
     """Which requests to measure: those whose service and case contain one of `texts`; empty: all.
@@ -106,28 +128,32 @@ async def measured(
     process: LocalProcess,
     requests_of_cases: Iterable[tuple[str, Callable[[], Awaitable[str]]]],
     rounds: int,
-    enough_ms: float,
+    bounds: Bounds,
     selection: Selection = ALL,
 ) -> AsyncIterator[Pause]:
     """Yields the pause of each case as soon as it is measured.
 
     - `requests_of_cases`: names of cases, and functions that send their requests.
-    - `enough_ms`: a pause that is not longer than this is the last of its case.
+    - `rounds`: how often each request is sent at most (`Bounds`).
     """
     async with reports_of(process) as reports:
         for name, ask in requests_of_cases:
             if not selection.has(service, name):
                 continue
-            answer, found = "", []
+            pause = Pause(service, name, (), "")
             for _ in range(rounds):
                 began = time.monotonic()
                 answer = await ask()
                 await asyncio.sleep(SETTLED_S)
-                found.append(await reports.longest_s(began))
-                if found[-1].elapsed * 1000 <= enough_ms:
+                longest, own, alone = await reports.longest_s(began)
+                pause = Pause(
+                    *(service, name, (*pause.seconds, longest), answer),
+                    (*pause.own_seconds, own),
+                    (*pause.alone_seconds, alone),
+                )
+                if bounds.contain(pause):
                     break
-            longest, own, alone = zip(*found, strict=True)
-            yield Pause(service, name, longest, answer, own, alone)
+            yield pause
 
 
 async def answer_of(channel: grpc.aio.Channel, case: Case) -> str:
@@ -185,7 +211,10 @@ def _rpc(method: str) -> Any:
 
 
 async def of_cluster(
-    cluster: LocalCluster, rounds: int, enough_ms: float = 0, selection: Selection = ALL
+    cluster: LocalCluster,
+    rounds: int,
+    bounds: Bounds = ALL_ROUNDS,
+    selection: Selection = ALL,
 ) -> AsyncIterator[Pause]:
     """Measures the first broker and the active controller. Requests that produce the records of
     later measurements are always sent."""
@@ -204,7 +233,7 @@ async def of_cluster(
                     await answer_of(channel, case)
             requests_of_cases = ((case.name, partial(answer_of, channel, case)) for case in cases)
             async for pause in measured(
-                service, process, requests_of_cases, rounds, enough_ms, selection
+                service, process, requests_of_cases, rounds, bounds, selection
             ):
                 yield pause
 

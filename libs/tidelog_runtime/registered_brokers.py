@@ -11,6 +11,7 @@ from tidelog.inspection.state_reports import RejectedStart as DescribedRejection
 from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
     RejectedStart,
+    RejectionCause,
     decode_broker_directory,
     decode_rejected_start,
 )
@@ -83,7 +84,10 @@ class KnownDirectories:
         )
 
     def described_rejections(self) -> tuple[DescribedRejection, ...]:
-        """Returns the last rejected start of each broker, ordered by broker id."""
+        """Returns the last rejected start of each broker, ordered by broker id.
+
+        Leaves out processes that have run under an id of their own since: they claim the id no
+        more, even if they are stopped now."""
         return tuple(
             DescribedRejection(
                 broker_id,
@@ -98,6 +102,18 @@ class KnownDirectories:
                 start.after_registration,
             )
             for broker_id, start in sorted(self.rejected_starts.items())
+            if not self._has_run_under_another_id(broker_id, start)
+        )
+
+    def _has_run_under_another_id(self, broker_id: int, start: RejectedStart) -> bool:
+        if start.cause is not RejectionCause.BROKER_ID_IN_USE:
+            return False
+        place = (start.host, start.data_dir)
+        return any(
+            known.directory_id == start.directory_id != ""
+            or ((known.host, known.data_dir) == place and start.data_dir != "")
+            for other, known in self.directories.items()
+            if other != broker_id and self._ran_at[other] > self._rejected_at[broker_id]
         )
 
     def described_pressures(self) -> tuple[BrokerPressure, ...]:

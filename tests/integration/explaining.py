@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from integration.topics import create_topic
 from integration.waiting import TIMEOUT_SECONDS, until
@@ -25,6 +28,12 @@ ANSWER_MS = 1_000
 # How often a finding is checked again while its fault lasts. The pauses are no waits for anything.
 LATER_CHECKS, LATER_PAUSE_SECONDS = 4, 1.0
 
+# Findings that are true where far more processes are ready to run than there are processors.
+OF_A_BUSY_MACHINE = frozenset({"cpu_starved", "store_slow"})
+BUSY_LOAD = 4.0
+
+# A cause, and the broker that it is about; -1: no single one.
+Cause = tuple[str, int]
 # Partition names by leader and follower.
 Pairs = Mapping[tuple[int, int], str]
 
@@ -74,47 +83,132 @@ async def of_partition(cluster: LocalCluster, name: str) -> list[Finding]:
 async def faults_of(cluster: LocalCluster, name: str) -> list[Finding]:
     """The faults of a partition, without notes, such as that a replica other than the preferred one
     leads."""
-    return [f for f in await of_partition(cluster, name) if f.severity != "info"]
+    return faults_in(await of_partition(cluster, name))
 
 
 async def until_found(
     cluster: LocalCluster,
-    *causes: tuple[str, int],
+    *causes: Cause,
+    also: Sequence[Cause] = (),
     scope: Scope = WHOLE,
     missing: tuple[str, ...] = (),
     containing: tuple[str, ...] = (),
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Explanation:
-    """Waits for an explanation that has all of these causes, and returns the first.
+    """Waits for an explanation that has all of these causes and, except notes, no other findings
+    (see `only`); returns the first. A moment later there must be no others either.
 
-    Each cause comes with its broker (-1: of no single one). The explanation contains all words of
-    `containing`, and none of those that must be missing."""
+    - `also`: findings that may be there or not, such as those that remain of earlier tests.
+    - `containing`, `missing`: words of the explanation, and words that it must not have."""
+    allowed = (*causes, *also)
+    wanted = _Wanted(causes, allowed, scope, missing, containing)
+    found = await _until(cluster, wanted, timeout_seconds)
+    await asyncio.sleep(LATER_PAUSE_SECONDS)
+    only(await explained(cluster, scope), *allowed)
+    return found
 
+
+async def until_present(
+    cluster: LocalCluster,
+    *causes: Cause,
+    scope: Scope = WHOLE,
+    missing: tuple[str, ...] = (),
+    containing: tuple[str, ...] = (),
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Explanation:
+    """Like `until_found`, whatever else is reported: for states that last only a moment."""
+    wanted = _Wanted(causes, None, scope, missing, containing)
+    return await _until(cluster, wanted, timeout_seconds)
+
+
+class _Wanted(NamedTuple):
+    """The explanation that a test waits for. `allowed`: see `only`; None: any findings."""
+
+    causes: Sequence[Cause]
+    allowed: Sequence[Cause] | None
+    scope: Scope
+    missing: Sequence[str]
+    containing: Sequence[str]
+
+    def is_met_by(self, found: Explanation) -> bool:
+        words = "".join(map(text_of, found.findings))
+        has_words = all(w in words for w in self.containing)
+        has_words = has_words and not any(w in words for w in self.missing)
+        return (
+            has_words
+            and causes_of(found).issuperset(self.causes)
+            and (self.allowed is None or not others(found, *self.allowed))
+        )
+
+
+async def _until(cluster: LocalCluster, wanted: _Wanted, timeout_seconds: float) -> Explanation:
     seen: list[Explanation] = []
 
     async def check() -> bool:
-        seen.append(await explained(cluster, scope))
-        words = "".join(map(text_of, seen[-1].findings))
-        has_words = all(w in words for w in containing) and not any(w in words for w in missing)
-        return has_words and causes_of(seen[-1]).issuperset(causes)
+        seen[:] = [await explained(cluster, wanted.scope)]
+        return wanted.is_met_by(seen[0])
 
     try:
-        await until(check, f"explain finds {causes}", timeout_seconds)
+        await until(check, f"explain finds {wanted.causes}", timeout_seconds)
     except AssertionError as error:
-        raise AssertionError(f"{error}; explain reports: {seen[-1:]}") from None
-    return seen[-1]
+        found = seen[0] if seen else Explanation()
+        beyond = [] if wanted.allowed is None else others(found, *wanted.allowed)
+        raise AssertionError(
+            f"{error}; explain reports {sorted(causes_of(found))}, of these unexpected: "
+            f"{sorted(causes_of(beyond))}; {found}"
+        ) from None
+    return seen[0]
 
 
 async def assert_still_found(
-    cluster: LocalCluster, *causes: tuple[str, int], any_of: frozenset[str] = frozenset()
+    cluster: LocalCluster,
+    *causes: Cause,
+    also: Sequence[Cause] = (),
+    any_of: frozenset[str] = frozenset(),
 ) -> None:
     """Asserts that explanations of the next seconds, while the fault lasts, have all of these
-    causes, and one of `any_of` if it is not empty. Notes do not count."""
+    causes and no others but those of `also`. With `any_of` they have one of these, and any others.
+    Notes do not count."""
     for _ in range(LATER_CHECKS):
         await asyncio.sleep(LATER_PAUSE_SECONDS)
-        found = [f for f in (await explained(cluster)).findings if f.severity != "info"]
+        found = faults_in(await explained(cluster))
         assert causes_of(found).issuperset(causes), found
-        assert not any_of or any_of & {finding.cause for finding in found}, found
+        if any_of:
+            assert any_of & {finding.cause for finding in found}, found
+        else:
+            only(found, *causes, *also)
+
+
+def only(found: Explanation | list[Finding], *allowed: Cause) -> None:
+    """Asserts that no finding except notes has another cause or another broker than these.
+
+    Each entry allows one finding, so that a second one of the same cause and broker fails."""
+    unexpected = others(found, *allowed)
+    assert not unexpected, f"besides {allowed}: {sorted(causes_of(unexpected))}, {unexpected}"
+
+
+def others(found: Explanation | list[Finding], *allowed: Cause) -> list[Finding]:
+    """The findings, except notes, beyond the allowed ones."""
+    left = Counter(allowed)
+    beyond = []
+    for finding in faults_in(found):
+        entry = (finding.cause, finding.broker)
+        if left[entry]:
+            left[entry] -= 1
+        elif not (finding.cause in OF_A_BUSY_MACHINE and is_busy()):
+            beyond.append(finding)
+    return beyond
+
+
+def is_busy() -> bool:
+    """Whether other programs keep this machine so busy that services lack processor time."""
+    return os.getloadavg()[0] > BUSY_LOAD * (os.cpu_count() or 1)
+
+
+def faults_in(found: Explanation | list[Finding]) -> list[Finding]:
+    """All findings except notes."""
+    findings = found if isinstance(found, list) else found.findings
+    return [finding for finding in findings if finding.severity != "info"]
 
 
 def the(found: Explanation | list[Finding], cause: str, broker: int | None = None) -> Finding:
@@ -122,6 +216,11 @@ def the(found: Explanation | list[Finding], cause: str, broker: int | None = Non
     matching = [f for f in findings if f.cause == cause and broker in (None, f.broker)]
     assert len(matching) == 1, f"{len(matching)} of {cause} {broker}: {findings}"
     return matching[0]
+
+
+def assert_follows_from(finding: Finding, *roots: str) -> None:
+    """The finding names these as its causes, and no others."""
+    assert tuple(finding.because) == roots, finding
 
 
 def causes_of(found: Explanation | list[Finding]) -> set[tuple[str, int]]:

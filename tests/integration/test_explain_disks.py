@@ -28,6 +28,7 @@ from integration.explaining import (
     the,
     tidelog,
     until_found,
+    until_present,
 )
 from integration.failing_disks import FailingDisk, Preloaded, failing_disk
 from integration.load import load
@@ -106,7 +107,11 @@ async def test_a_disk_without_inodes_is_explained_beside_a_slow_one(world: World
     async with Admin(cluster.bootstrap) as admin, written(cluster, world.by_leader[SLOW]):
         # The request is answered when its replicas exist, or after its timeout.
         creating = asyncio.create_task(admin.create_topic(topic, 3, 2))
-        found = await until_found(cluster, ("disk_full", FAILING), ("disk_slow", SLOW))
+        # The new partition whose follower has no file for its log.
+        lacking = (("under_min_isr", SLOW), ("under_min_isr", WELL))
+        found = await until_found(
+            cluster, ("disk_full", FAILING), ("disk_slow", SLOW), also=lacking
+        )
         full, slow = the(found, "disk_full"), the(found, "disk_slow")
 
         assert f"broker {FAILING} has no inodes left on its disk since" in full.summary
@@ -133,7 +138,11 @@ async def test_slow_writes_are_explained_beside_a_missing_standby(world: World) 
     await until_in_sync(cluster, topic)
     async with without_standby(cluster), written(cluster, f"{topic}/0"):
         world.preloaded.slow(SLOW, write_ms=WRITE_MS)
-        found = await until_found(cluster, ("disk_slow", SLOW), ("no_standby", -1))
+        # Records wait for the slow disk, whichever broker leads.
+        waiting = [("hw_stalled", broker_id) for broker_id in (FAILING, SLOW, WELL)]
+        # On a busy machine its lease ends, too.
+        waiting += [("no_leader", -1), ("under_min_isr", -1)]
+        found = await until_found(cluster, ("disk_slow", SLOW), ("no_standby", -1), also=waiting)
         slow = the(found, "disk_slow")
         silent = {("broker_unreachable", SLOW), ("broker_paused", SLOW), ("broker_busy", SLOW)}
         assert f"the disk of broker {SLOW} is slow: a write takes" in slow.summary
@@ -192,7 +201,7 @@ async def test_flipped_bits_on_a_follower_are_explained_beside_a_leaders_full_di
     flip_a_bit(segment_paths(newest)[-1])
     world.disk.fill()
     async with written(cluster, name):
-        await until_found(cluster, ("disk_full", FAILING))
+        await until_present(cluster, ("disk_full", FAILING))
 
         async def is_repaired() -> bool:
             status, printed = await tidelog(cluster, "brokers", "scrub", str(WELL), "--full-rate")
@@ -203,7 +212,7 @@ async def test_flipped_bits_on_a_follower_are_explained_beside_a_leaders_full_di
         await until(is_repaired, "the scrub finds all of them, and they are repaired")
         # Writes fail first; then the leadership is transferred.
         both = (("disk_full", FAILING), ("damage_repaired", WELL))
-        found = await until_found(cluster, *both, containing=("leadership of",))
+        found = await until_present(cluster, *both, containing=("leadership of",))
     await until_in_sync(cluster, topic)
     full, repaired = the(found, "disk_full"), the(found, "damage_repaired")
 
@@ -270,7 +279,7 @@ async def test_a_leaders_failing_disk_is_explained(world: World, failure: Failur
     async with without_standby(cluster):
         failure.begin(world)
         await write(cluster, topic, [b"meanwhile"], led)
-        found = await until_found(cluster, ("disk_error", FAILING), ("no_standby", -1))
+        found = await until_present(cluster, ("disk_error", FAILING), ("no_standby", -1))
         failing = the(found, "disk_error")
         leader = (await describe(cluster, topic)).partitions[led].leader
 

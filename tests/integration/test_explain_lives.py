@@ -112,6 +112,10 @@ async def explained_faults(cluster: LocalCluster, pairs: Pairs, alone: str) -> F
         # By then every service has polled it again.
         ("store_unreachable", LONELY),
         ("no_controller", -1),
+        # Without the controller, no other broker leads what the starting one led.
+        ("no_leader", STARTING),
+        # The partition that only the lonely broker has, before and after its lease has ended.
+        also=(("no_leader", -1), ("no_leader", LONELY)),
     )
     followers = (STOPPING, STARTING, LONELY)
     *of_followers, of_alone = await asyncio.gather(

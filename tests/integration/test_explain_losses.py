@@ -21,10 +21,12 @@ from integration.explaining import (
     explained,
     faults_of,
     of,
+    only,
     split,
     text_of,
     the,
     until_found,
+    until_present,
 )
 from integration.suggested_steps import carried_out, commands_of
 from integration.topics import until_in_sync
@@ -67,7 +69,7 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
         for broker_id in cluster.broker_ids:
             cluster.start_broker(broker_id)
         await cluster.ready()
-        await until_found(cluster, ("no_leader", -1))
+        await until_present(cluster, ("no_leader", -1))
         # The synced topic is intact again before anything else happens.
         await until_in_sync(cluster, KEPT)
         await cluster.kill(DEAD)
@@ -75,8 +77,13 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
         # reports when it was.
         found = await until_found(
             cluster,
+            # What waits for consent, and what waits for the dead broker.
+            ("no_leader", -1),
             ("no_leader", -1),
             ("replica_dead", DEAD),
+            ("machine_rebooted", -1),
+            # The synced partitions on the dead broker.
+            ("under_min_isr", -1),
             containing=("it has no registration",),
             missing=("; it is dead",),
         )
@@ -145,5 +152,5 @@ async def test_after_consent_the_unclean_election_is_reported_with_its_epoch(
     assert f"{name}: broker {unclean.broker} was elected in leader epoch" in text_of(unclean)
     assert "Compare what producers had acknowledged before 20" in unclean.next_step
     assert unclean.because == ("machine_rebooted",)
-    assert "replica_dead" not in {finding.cause for finding in found.findings}
+    only(found, ("unclean_election", unclean.broker), ("machine_rebooted", -1))
     assert "unclean_election" not in {finding.cause for finding in still.findings}

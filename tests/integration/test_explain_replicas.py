@@ -22,19 +22,23 @@ from integration.explaining import (
     Pairs,
     append,
     assert_not_blamed,
+    assert_still_found,
     causes_of,
     create_pairs,
     explained,
     explained_by,
+    faults_in,
     faults_of,
     of,
     of_partition,
+    only,
     reads_from_the_start,
     split,
     text_of,
     the,
     tidelog,
     until_found,
+    until_present,
 )
 from integration.full_disk import FileSizeLimit
 from integration.reconfigured import restart_broker, until_registered
@@ -129,8 +133,13 @@ async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World)
     disk.fill(cluster, 3)
     try:
         await append(cluster, pairs[2, 3], [VALUE] * 8)
-        await until_found(cluster, ("replica_cut_off", 2), ("replica_cut_off", 3), ("disk_full", 3))
-        found = await until_found(cluster, ("replica_cut_off", 2), scope=of(pairs[1, 2]))
+        expected = (("replica_cut_off", 2), ("replica_cut_off", 3), ("disk_full", 3))
+        # The proxy cuts off the controller, too, which notices it later.
+        uncontrolled = (("controller_cut_off", 1), ("command_overdue", 1))
+        await until_found(cluster, *expected, also=uncontrolled)
+        found = await until_found(
+            cluster, ("replica_cut_off", 2), also=uncontrolled, scope=of(pairs[1, 2])
+        )
         whole = await explained(cluster)
         by_another = await explained_by(cluster.broker_address(2))
         healthy = [await faults_of(cluster, pairs[pair]) for pair in ((3, 2), (2, 1), (3, 1))]
@@ -139,6 +148,7 @@ async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World)
         disk.free(cluster, 3)
     await world.heal()
 
+    only(whole, *expected, *uncontrolled)
     cut = the(found, "replica_cut_off")
     assert cut.partitions == (pairs[1, 2],)
     evidence = text_of(cut)
@@ -173,7 +183,10 @@ async def test_slow_recovering_and_dead_followers_are_distinguished(
     world.leader.bytes_per_second = 150_000
     async with writing(cluster, pairs[1, 2]):
         await cluster.kill(3)
-        found = await until_found(cluster, ("replica_slow", 2), ("replica_dead", 3))
+        # The leader has acknowledged records that its follower lacks.
+        found = await until_found(
+            cluster, ("replica_slow", 2), ("replica_dead", 3), also=(("hw_stalled", 1),)
+        )
         of_slow = await of_partition(cluster, pairs[1, 2])
         healthy = await faults_of(cluster, pairs[2, 1])
     # Writing has stopped: the follower catches up, as slowly as before.
@@ -203,7 +216,7 @@ async def test_a_leader_whose_network_is_slow_is_named_and_not_its_followers(
     await lead_as_preferred(cluster)
     world.leader.bytes_per_second = 150_000
     async with writing(cluster, pairs[1, 2]):
-        found = await until_found(cluster, ("leader_slow", 1))
+        found = await until_found(cluster, ("leader_slow", 1), also=(("hw_stalled", 1),))
     await world.heal()
 
     slow = the(found, "leader_slow")
@@ -228,7 +241,7 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
     await until_in_sync(cluster, TOPIC)
     await world.store.stop()
     try:
-        await until_found(cluster, ("store_unreachable", -1))
+        await until_present(cluster, ("store_unreachable", -1))
         await cluster.kill(3)
         await append(cluster, pairs[1, 3], [b"waits"] * 5)
         flip_a_bit(find_replica(cluster.broker_data_dir(2), TOPIC, split(pairs[2, 1])[1], topic_id))
@@ -238,7 +251,7 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
         )
         await fails_to_roll(cluster, short[1, 2])
         # By then every service has polled it again.
-        await until_found(cluster, ("store_unreachable", -1), missing=("may not have used",))
+        await until_present(cluster, ("store_unreachable", -1), missing=("may not have used",))
         found = await until_found(
             cluster,
             ("store_unreachable", -1),
@@ -246,6 +259,9 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
             ("hw_stalled", 1),
             ("replica_corrupt", 2),
             ("disk_error", 1),
+            # No other leader can be elected.
+            ("no_leader", 3),
+            also=(("no_controller", -1),),
         )
         healthy = await faults_of(cluster, pairs[1, 2])
     finally:
@@ -311,6 +327,11 @@ async def test_the_last_broker_explains_without_store_and_controller(world: Worl
         ("no_controller", -1),
         ("replica_dead", 2),
         ("replica_dead", 3),
+        # What each of the two led; the tests before have moved leaders.
+        also=(("no_leader", 2), ("no_leader", 3)),
+    )
+    await assert_still_found(
+        cluster, *((finding.cause, finding.broker) for finding in faults_in(found))
     )
     of_led = await of_partition(cluster, pairs[2, 3])
     status, output = await tidelog(cluster, "explain", pairs[2, 3])

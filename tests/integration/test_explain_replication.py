@@ -36,7 +36,7 @@ from integration.explaining import (
 from integration.reconfigured import restart_broker, until_registered
 from integration.suggested_steps import carried_out, commands_of, until_gone, without_standby
 from integration.tcp_proxy import TcpProxy
-from integration.topics import create_topic, until_in_sync, until_isr
+from integration.topics import create_topic, describe, until_in_sync, until_isr
 from integration.waiting import until
 from tidelog.client import Producer
 from tidelog.client.partitioner import partition_for_key
@@ -102,7 +102,13 @@ async def test_a_follower_rejects_damaged_answers(world: World) -> None:
             async with Producer(cluster.bootstrap, acks=Acks.LEADER, codec=Codec.NONE) as producer:
                 await (await producer.send_many(topic, [SENT] * 3, partition=partition))
             found = await until_found(
-                cluster, ("replica_rejects", 2), ("no_standby", -1), containing=("out of the ISR",)
+                cluster,
+                ("replica_rejects", 2),
+                ("under_min_isr", 1),
+                ("no_standby", -1),
+                # Records that the leader alone has acknowledged.
+                also=(("hw_stalled", 1),),
+                containing=("out of the ISR",),
             )
             healthy = await faults_of(cluster, bystander)
             finding = the(found, "replica_rejects", 2)
@@ -132,10 +138,21 @@ async def test_an_isr_that_shrank_after_the_controller_read_it_is_explained(worl
         try:
             await until_isr(cluster, TOPIC, {3}, split(shrunk)[1])
             await append(cluster, shrunk, [b"waits"])
-            expected = (("hw_stalled", 3), ("broker_paused", 2), ("no_standby", -1))
-            found = await until_found(cluster, *expected, containing=("below min ISR",))
+            # The controller, which has lost the store, elects no leader.
+            expected = (
+                ("hw_stalled", 3),
+                ("broker_paused", 2),
+                ("no_leader", 2),
+                ("under_min_isr", -1),
+                ("store_unreachable", -1),
+                ("no_standby", -1),
+            )
+            waiting = (("command_backlog", 2), ("command_overdue", 2))
+            found = await until_found(
+                cluster, *expected, also=waiting, containing=("below min ISR",)
+            )
             healthy = await faults_of(cluster, bystander)
-            await assert_still_found(cluster, *expected)
+            await assert_still_found(cluster, *expected, also=waiting)
         finally:
             world.store.flow()
             cluster.resume(2)
@@ -186,14 +203,21 @@ async def test_an_unclean_election_is_explained_beside_two_producers_of_one_name
     await append(cluster, "lossy/0", [b"lost"] * 20)
     await cluster.kill(leader)
     cluster.start_broker(follower)
-    found = await until_found(cluster, ("unclean_election", follower), scope=of("lossy/0"))
+    # The proxy before broker 1 accepts connections.
+    gone = "broker_paused" if leader == 1 else "replica_dead"
+    expected = (("unclean_election", follower), (gone, leader))
+    found = await until_found(cluster, *expected, scope=of("lossy/0"))
     first = the(found, "unclean_election")
     cluster.start_broker(leader)
     await until_registered(cluster, world.leader.address)
     await until_in_sync(cluster, "lossy")
     async with beside(fence_each_other(cluster, "orders")):
+        rejecting = (await describe(cluster, "orders")).partitions[0].leader
         found = await until_found(
-            cluster, ("unclean_election", follower), containing=("FENCED_PRODUCER_EPOCH",)
+            cluster,
+            ("unclean_election", follower),
+            ("requests_rejected", rejecting),
+            containing=("FENCED_PRODUCER_EPOCH",),
         )
         healthy = await faults_of(cluster, bystander)
     later, fenced = the(found, "unclean_election"), the(found, "requests_rejected")
@@ -267,7 +291,11 @@ async def test_a_client_with_another_partitioner_is_explained_beside_a_killed_st
     other = asyncio.create_task(write_on(by_another_rule))
     try:
         async with without_standby(cluster):
-            found = await until_found(cluster, ("partitioners_differ", -1), ("no_standby", -1))
+            # The clients that the test before has fenced are found for half a minute.
+            fenced = [("requests_rejected", broker_id) for broker_id in cluster.broker_ids]
+            found = await until_found(
+                cluster, ("partitioners_differ", -1), ("no_standby", -1), also=fenced
+            )
             healthy = await faults_of(cluster, bystander)
         other.cancel()
         # As the finding suggests: with the partitioner of the others. No more keys go elsewhere.

@@ -54,7 +54,11 @@ async def _of_all(cluster: LocalCluster) -> None:
     for broker_id in cluster.broker_ids:
         cluster.start_broker(broker_id)
     found = await until_found(
-        cluster, *(("broker_starting", b) for b in cluster.broker_ids), ("store_unreachable", -1)
+        cluster,
+        *(("broker_starting", b) for b in cluster.broker_ids),
+        ("store_unreachable", -1),
+        # As long as a controller reports what they led.
+        also=[("no_leader", b) for b in cluster.broker_ids],
     )
     assert "broker_paused" not in {cause for cause, _ in causes_of(found)}
     brokers = [cluster.broker_address(b) for b in cluster.broker_ids]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from integration.clusters import running_cluster
-from integration.explaining import explained, the, until_found
+from integration.explaining import explained, the, until_present
 from integration.shell import done, tidelog
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
@@ -87,7 +87,7 @@ async def test_a_level_is_raised_after_an_upgrade_and_shuts_the_former_release_o
             shown = await done(cluster, "cluster", "describe")
             assert "0.1.0: broker 2; 0.2.0: broker 1, controller 1" in shown
             await cluster.stop_broker(2)
-            await until_found(cluster, ("level_raisable", -1))
+            await until_present(cluster, ("level_raisable", -1))
             await done(cluster, "cluster", "upgrade", "--yes")
             assert (await admin.describe_feature_level()).level == 2
         await assert_shut_out(cluster, releases)
@@ -99,7 +99,7 @@ async def test_a_level_is_raised_after_an_upgrade_and_shuts_the_former_release_o
         # A release that is too far away is reported at once.
         releases.use(TOO_FAR)
         await restarted(cluster, brokers=(1,))
-        await until_found(cluster, ("releases_differ", -1))
+        await until_present(cluster, ("releases_differ", -1))
         document = (await tidelog(cluster, "cluster", "describe", "--json")).document()
         assert document["feature_level"] == 2
 
@@ -115,7 +115,7 @@ async def assert_shut_out(cluster: LocalCluster, releases: Releases) -> None:
     assert broker.exit_status == EXIT_CANNOT_START
     assert "is at feature level 2, and this process of release 0.1.0" in broker.log_tail()
     assert identity.read_bytes() == before
-    await until_found(cluster, ("broker_cannot_start", 2))
+    await until_present(cluster, ("broker_cannot_start", 2))
     finding = the(await explained(cluster), "broker_cannot_start")
     assert "feature level 2" in finding.summary
     assert "with the release that its last start names" in finding.next_step

@@ -180,7 +180,9 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
         await cluster.gateway_process.kill()
         found = await until_found(
             cluster,
-            *(("gateway_silent", -1), ("no_standby", -1)),
+            ("gateway_silent", -1),
+            ("gateway_silent", -1),
+            ("no_standby", -1),
             containing=(
                 f"gateway at {cluster.gateway_address} on {socket.gethostname()} has ended",
                 f"gateway at {paused.address} on {socket.gethostname()} is paused",

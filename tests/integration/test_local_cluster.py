@@ -4,12 +4,19 @@ recovers."""
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
+import socket
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tidelog.client import Admin
+from tidelog_runtime.local.addresses import BROKER_BASE_PORT
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_view import open_view
 
@@ -75,6 +82,82 @@ async def test_make_up_runs_until_it_is_interrupted_and_leaves_nothing_running(
     assert "The data is kept" in rest.decode()
     assert not any(is_running(pid) for pid in running.values() if pid is not None)
     assert set(parts_of(tmp_path).values()) == {None}
+
+
+async def test_an_occupied_usual_port_is_reported_with_the_one_chosen_instead(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "tidelog_runtime.local", "--directory", str(tmp_path)]
+    options = ["--brokers", "1", "--controllers", "1", "--no-gateway"]
+    usual = BROKER_BASE_PORT + 1
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Another program of this machine may have it already.
+        with suppress(OSError):
+            other.bind(("127.0.0.1", usual))
+            other.listen()
+        up = await asyncio.create_subprocess_exec(
+            *command, *options, stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            line = await shown_until(up, f"Port {usual} is occupied")
+            await shown_until(up, "Ctrl-C")
+            parts = json.loads((tmp_path / "cluster.json").read_text())
+            async with asyncio.timeout(START_TIMEOUT_SECONDS), Admin(parts["bootstrap"]) as admin:
+                await admin.create_topic("sea", 1, 1)
+        finally:
+            up.send_signal(signal.SIGINT)
+            async with asyncio.timeout(START_TIMEOUT_SECONDS):
+                await up.communicate()
+    chosen = re.fullmatch(rf"Port {usual} is occupied: broker-1 has port (\d+) instead\.", line)
+    assert chosen is not None, line
+    assert parts["bootstrap"] == f"127.0.0.1:{chosen[1]}"
+
+
+# By the options of the mounted file system, the reason and the remedy.
+UNWRITABLE = {
+    "ro": ("Read-only file system", "mount the file system of {} for writing"),
+    # One for the directory itself.
+    "nr_inodes=1": ("no inodes left", "choose a directory on another disk"),
+    "size=64k": ("0.1 MB free, and at least", "choose a directory on another disk"),
+}
+
+
+@pytest.mark.parametrize("options", UNWRITABLE)
+async def test_a_file_system_that_takes_no_file_is_reported_and_nothing_starts(
+    options: str, tmp_path: Path
+) -> None:
+    """Mounted in a mount namespace of its own, which ends with the process."""
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tidelog-test", str(tmp_path)]
+    if await asyncio.to_thread(subprocess.call, ["unshare", "-m", *mount]) != 0:
+        pytest.skip("mounting is not allowed here")
+    up = [sys.executable, "-m", "tidelog_runtime.local", "--directory", str(tmp_path)]
+    ended = await asyncio.create_subprocess_exec(
+        *("unshare", "-m", "sh", "-c", f"{shlex.join(mount)} && exec {shlex.join(up)}"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(START_TIMEOUT_SECONDS):
+        shown, errors = await ended.communicate()
+
+    reason, remedy = UNWRITABLE[options]
+    [line] = errors.decode().splitlines()
+    assert ended.returncode == 1
+    assert line.startswith("The cluster cannot run: ")
+    assert reason in line
+    assert line.endswith(remedy.format(tmp_path))
+    assert "Starting" not in shown.decode()
+    assert not processes_of(tmp_path)
+
+
+def processes_of(directory: Path) -> list[int]:
+    """The processes that have the directory among their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(directory).encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
 
 
 async def test_the_printed_command_starts_a_dead_etcd_of_this_cluster_again(

@@ -12,11 +12,13 @@ import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
+from integration.explaining import explained, the
 from integration.shell import done, tidelog
 from integration.topics import describe, new_name, read_values, until_in_sync, write
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Admin
+from tidelog.inspection.state_reports import Scope
 from tidelog.model import NO_LEADER
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -157,10 +159,12 @@ async def test_an_unprotected_topic_is_noted_until_it_has_more_replicas(
 
     async def noted() -> list[dict[str, Any]]:
         # Exit status 0: it is no fault.
-        explained = (await tidelog(cluster, "explain", topic, "--json")).document()
-        return [f for f in explained["findings"] if f["cause"] == "single_replica"]
+        document = (await tidelog(cluster, "explain", topic, "--json")).document()
+        return [f for f in document["findings"] if f["cause"] == "single_replica"]
 
     (finding,) = await noted()
+    note = the(await explained(cluster, Scope(topic)), "single_replica")
+    assert (note.severity, note.next_step) == ("info", finding["next_step"])
     (listed,) = (await tidelog(cluster, "topics", "list", "--contains", topic, "--rates", "1",
                                "--json")).document()  # fmt: skip
     assert (listed["unprotected"], listed["approximate_records"]) == (True, len(VALUES))

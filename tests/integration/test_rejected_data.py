@@ -1,4 +1,5 @@
-"""Invalid produce and fetch requests are rejected with a reason, and do no harm."""
+"""Invalid produce and fetch requests are rejected with a reason, and do no harm. Batches at the
+limits are accepted."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from integration.topics import create_topic
+from integration.topics import create_topic, new_name
 from integration.wire_client import WireBatch, WireClient, assert_rejected, values_of, wire_batch
 from tidelog.batch import new_batch
 from tidelog.compression import compress
-from tidelog.model import Codec
+from tidelog.model import Batch, Codec
 from tidelog.record_batch import encode
+from tidelog.record_limits import DEFAULT_MAX_BATCH_RECORDS, RECORD_LIMITS
 from tidelog.rpc.wire import batch_to_wire
 from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
 from tidelog_runtime.local.cluster import LocalCluster
@@ -26,6 +28,7 @@ PARTITIONS = 3
 MAX_BATCH_BYTES = 16 << 10
 # More than a leader decompresses.
 BOMB_BYTES = 65 << 20
+LIMITS = RECORD_LIMITS
 NOW_MS = 1_700_000_000_000
 
 
@@ -114,6 +117,30 @@ def with_lengths_that_lie() -> WireBatch:
     return made_of(message.SerializeToString())
 
 
+def of_records(count: int) -> WireBatch:
+    return packed(encode([None] * count, timestamps_ms=NOW_MS, codec=Codec.ZSTD))
+
+
+def of_headers(records: int, of_each: int, name: str = "h") -> WireBatch:
+    headers = dict.fromkeys(range(records), [(name, b"")] * of_each)
+    values = [b"calm"] * records
+    return packed(encode(values, timestamps_ms=NOW_MS, headers=headers, codec=Codec.ZSTD))
+
+
+def of_key(size: int) -> WireBatch:
+    return packed(encode([b"calm"], [bytes(size)], timestamps_ms=NOW_MS, codec=Codec.ZSTD))
+
+
+def packed(batch: Batch) -> WireBatch:
+    """The limit on its bytes does not reject it."""
+    assert len(batch.records) < MAX_BATCH_BYTES
+    return batch_to_wire(batch)
+
+
+# Records, each with as many headers as it may have, that have as many as a batch may have.
+FULL_RECORDS = LIMITS.max_batch_headers // LIMITS.max_headers_per_record
+
+
 def with_unknown_codec() -> WireBatch:
     batch = wire_batch(b"calm")
     batch.header.codec = 9  # type: ignore[assignment]
@@ -124,7 +151,7 @@ BAD_BATCHES = {
     "too large": BadBatch(
         wire_batch(bytes(MAX_BATCH_BYTES + 1)),
         errors_pb2.ERROR_CODE_BATCH_TOO_LARGE,
-        ("sea/0", "takes at most 16384 (max_batch_bytes)"),
+        ("sea/0", "takes at most 16384 (max_batch_bytes)", "send smaller records"),
     ),
     "wrong CRC": BadBatch(
         flipped_crc(),
@@ -182,6 +209,38 @@ BAD_BATCHES = {
         errors_pb2.ERROR_CODE_INVALID_BATCH,
         ("record_count is -1", "at least 1 record"),
     ),
+    "too many records": BadBatch(
+        of_records(DEFAULT_MAX_BATCH_RECORDS + 1),
+        errors_pb2.ERROR_CODE_INVALID_BATCH,
+        ("100001 records; the topic takes at most 100000", "send several batches"),
+    ),
+    "too many headers of a record": BadBatch(
+        of_headers(1, LIMITS.max_headers_per_record + 1),
+        errors_pb2.ERROR_CODE_INVALID_BATCH,
+        ("a record has 1001 headers; it has at most 1000", "put the rest into the value"),
+    ),
+    "too many headers of all records": BadBatch(
+        of_headers(FULL_RECORDS + 1, LIMITS.max_headers_per_record),
+        errors_pb2.ERROR_CODE_INVALID_BATCH,
+        ("more than 100000 headers", "send several batches"),
+    ),
+    "a header name that is too long": BadBatch(
+        of_headers(1, 1, "h" * (LIMITS.max_header_name_bytes + 1)),
+        errors_pb2.ERROR_CODE_INVALID_BATCH,
+        ("the name of a header has 1025 bytes; it has at most 1024", "into its value"),
+    ),
+    "a key that is too long": BadBatch(
+        of_key(LIMITS.max_key_bytes + 1),
+        errors_pb2.ERROR_CODE_INVALID_BATCH,
+        ("a key has 65537 bytes; a key has at most 65536", "put the rest into the value"),
+    ),
+}
+
+BATCHES_AT_LIMITS = {
+    "records": of_records(DEFAULT_MAX_BATCH_RECORDS),
+    "headers": of_headers(FULL_RECORDS, LIMITS.max_headers_per_record),
+    "header name": of_headers(1, 1, "h" * LIMITS.max_header_name_bytes),
+    "key": of_key(LIMITS.max_key_bytes),
 }
 
 
@@ -191,6 +250,21 @@ async def test_an_invalid_batch_is_rejected(sea: Sea, bad: BadBatch) -> None:
 
     assert_rejected(result.error, bad.code, *bad.phrases)
     assert result.base_offset == -1
+
+
+@pytest.mark.parametrize("batch", BATCHES_AT_LIMITS.values(), ids=BATCHES_AT_LIMITS.keys())
+async def test_a_batch_at_a_limit_is_accepted(
+    cluster: LocalCluster, sea: Sea, batch: WireBatch
+) -> None:
+    topic = new_name("brim")
+    led = await create_topic(cluster, topic, PARTITIONS, replication_factor=1)
+    partition = next(p.partition for p in led.partitions if p.leader == sea.leader_id)
+
+    result = await sea.leader.produce(topic, partition, batch)
+
+    assert not result.HasField("error"), result.error
+    end = await sea.leader.end_offset(topic, partition)
+    assert (result.base_offset, end) == (0, batch.header.record_count)
 
 
 async def test_a_valid_batch_before_an_invalid_one_is_not_appended(sea: Sea) -> None:

@@ -103,7 +103,12 @@ async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Pat
             second.process.start()
             assert await second.ended() == EXIT_CANNOT_START, second.text()
             found = await until_found(
-                cluster, (causes.BROKER_ID_CONTESTED, 1), (causes.NO_STANDBY, -1)
+                cluster,
+                (causes.BROKER_ID_CONTESTED, 1),
+                (causes.BROKER_PAUSED, 1),
+                # The partition that only the paused broker has.
+                (causes.NO_LEADER, -1),
+                (causes.NO_STANDBY, -1),
             )
             healthy = await faults_of(cluster, bystander)
             contested = the(found, causes.BROKER_ID_CONTESTED, 1)

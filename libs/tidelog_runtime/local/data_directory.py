@@ -142,14 +142,23 @@ def free_bytes(directory: Path) -> int:
 
     0: the disk has no room for more files.
     """
+    if lacks_inodes(directory):
+        return 0
+    disk = _disk_of(directory)
+    return disk.f_bavail * disk.f_frsize
+
+
+def lacks_inodes(directory: Path) -> bool:
+    disk = _disk_of(directory)
+    # A file system that allocates inodes dynamically reports none in total.
+    return bool(disk.f_files) and not disk.f_favail
+
+
+def _disk_of(directory: Path) -> os.statvfs_result:
     there = directory
     while not there.exists():
         there = there.parent
-    disk = os.statvfs(there)
-    # A file system that allocates inodes dynamically reports none in total.
-    if disk.f_files and not disk.f_favail:
-        return 0
-    return disk.f_bavail * disk.f_frsize
+    return os.statvfs(there)
 
 
 def is_full(directory: Path) -> bool:
@@ -163,6 +172,11 @@ def check_space(directory: Path, needed_bytes: int = FULL_BYTES) -> None:
 
 
 def disk_full(directory: Path, needed_bytes: int = FULL_BYTES) -> DiskFullError:
+    if lacks_inodes(directory):
+        return DiskFullError(
+            f"the disk of {directory} has no inodes left, so that no file can be created; remove "
+            "small files, or choose a directory on another disk"
+        )
     free = free_bytes(directory)
     return DiskFullError(
         f"the disk of {directory} has {free / 1_000_000:.1f} MB free, and at least "

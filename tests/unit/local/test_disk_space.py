@@ -4,6 +4,7 @@ end."""
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def test_a_disk_too_small_for_a_first_start_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("The cluster cannot run: the disk of ")
     assert f"at least {needed} MB are needed to start; free some of it" in line
+
+
+def test_a_disk_without_inodes_is_one_line_that_does_not_name_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disk = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, 1_000, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _path: disk)
+    assert free_bytes(tmp_path) == 0
+    assert make_up.main(["--directory", str(tmp_path / "c")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"the disk of {tmp_path / 'c'} has no inodes left" in line
+    assert "MB" not in line
 
 
 def test_a_disk_that_fills_during_the_start_is_one_line(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog_runtime.metadata.broker_directories import (
@@ -67,3 +69,39 @@ def test_runs_since_a_rejected_start_are_found_by_revision(
         known.apply(BrokerDirectoryKey(3), KeyValue("directory", record, 1, ran_at))
     (described,) = known.described_rejections()
     assert described.has_run_since == has_run_since
+
+
+SECOND = RejectedStart(
+    RejectionCause.BROKER_ID_IN_USE, "r", 1, host="north", data_dir="/data", directory_id="77aa"
+)
+
+
+@pytest.mark.parametrize(
+    ("start", "directory", "ran_at", "is_reported"),
+    [
+        (SECOND, BrokerDirectory("77aa", "token"), 9, False),
+        # The directory was emptied meanwhile.
+        (SECOND, BrokerDirectory("5e5e", "token", host="north", data_dir="/data"), 9, False),
+        (SECOND, BrokerDirectory("77aa", "token"), 5, True),
+        (SECOND, BrokerDirectory("5e5e", "token", host="south", data_dir="/data"), 9, True),
+        (replace(SECOND, directory_id="", data_dir=""), BrokerDirectory("", "token"), 9, True),
+        # The directory of broker 4 is started as broker 1: that one is no more started.
+        (
+            replace(SECOND, cause=RejectionCause.DATA_DIRECTORY),
+            BrokerDirectory("77aa", "token"),
+            9,
+            True,
+        ),
+    ],
+)
+def test_a_rejected_process_that_has_run_under_another_id_since_claims_the_id_no_more(
+    start: RejectedStart, directory: BrokerDirectory, ran_at: int, *, is_reported: bool
+) -> None:
+    """Whether that broker runs now or not."""
+    known = KnownDirectories()
+    known.apply(RejectedStartKey(1), KeyValue("rejected", encode_rejected_start(start), 7, 7))
+    own = encode_broker_directory(BrokerDirectory("3f2a", "token"))
+    known.apply(BrokerDirectoryKey(1), KeyValue("directory", own, 1, 8))
+    record = encode_broker_directory(directory)
+    known.apply(BrokerDirectoryKey(4), KeyValue("directory", record, 1, ran_at))
+    assert bool(known.described_rejections()) == is_reported

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.inspection.explain import broker_pressures, causes
+from tidelog.inspection.explain import broker_pressures, causes, starts
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Liveness
 from tidelog.inspection.explain.formatting import brokers, span
@@ -106,6 +106,8 @@ def is_cut_off_from_controller(view: ClusterView, broker_id: int) -> bool:
         return False
     if view.has_unresolved_name(broker_id) or view.answers_elsewhere(broker_id):
         return False  # Its address is wrong, which is a finding of its own.
+    if starts.has_yet_to_register(view, broker_id):
+        return False  # The controller connects to it once it has.
     liveness = view.liveness(broker_id)
     alive = liveness is Liveness.ANSWERS or (
         liveness is Liveness.UNREACHABLE and view.is_alive_by_peers(broker_id)

@@ -14,6 +14,7 @@ from tidelog.inspection.state_reports import (
 )
 from tidelog.phrases import plural
 
+_BEFORE_REGISTRATION = frozenset({WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA, REGISTERS})
 _WAITS_FOR_STATES = "waits for a controller to send its replicas"
 
 
@@ -36,6 +37,12 @@ def waits_for(view: ClusterView, broker_id: int) -> str:
         READS_METADATA: "reads the cluster's metadata from the store",
         REGISTERS: "registers in the metadata store",
     }.get(view.broker_states[broker_id].start_phase, _WAITS_FOR_STATES)
+
+
+def has_yet_to_register(view: ClusterView, broker_id: int) -> bool:
+    """Whether other services know only the previous incarnation, which has ended."""
+    broker = view.broker_states.get(broker_id)
+    return broker is not None and broker.is_starting and broker.start_phase in _BEFORE_REGISTRATION
 
 
 def waits_for_states(view: ClusterView, broker_id: int) -> bool:

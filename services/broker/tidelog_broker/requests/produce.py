@@ -196,13 +196,14 @@ class Produce:
                 return TidelogError(
                     ErrorCode.BATCH_TOO_LARGE,
                     f"a batch for {entry.name} has {len(batch.records)} bytes; the topic "
-                    f"takes at most {limits.max_bytes} (max_batch_bytes)",
+                    f"takes at most {limits.max_bytes} (max_batch_bytes): send smaller records, or "
+                    "compress them",
                 )
             if batch.header.record_count > limits.max_records:
                 return TidelogError(
                     ErrorCode.INVALID_BATCH,
                     f"a batch for {entry.name} has {batch.header.record_count} records; the topic "
-                    f"takes at most {limits.max_records} (max_batch_records)",
+                    f"takes at most {limits.max_records} (max_batch_records): send several batches",
                 )
         return None
 

@@ -8,7 +8,14 @@ import pytest
 
 from tidelog.inspection.controller_reports import BrokerConnection
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.state_reports import BrokerBacklog, HeardBroker, RecentElections
+from tidelog.inspection.state_reports import (
+    REGISTERS,
+    TAKES_STATES,
+    WAITS_FOR_STORE,
+    BrokerBacklog,
+    HeardBroker,
+    RecentElections,
+)
 from unit.inspection.explain.described import DescribedCluster, address, causes_of, found, text_of
 
 
@@ -131,6 +138,19 @@ def test_a_starting_broker_is_not_cut_off(cluster: DescribedCluster) -> None:
         cut(cluster, 3, other, by_word_of_both=False)
     cluster.brokers[3] = replace(cluster.brokers[3], has_full_state=False)
     assert "broker_cut_off" not in causes_of(cluster.explain())
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_found"),
+    [(WAITS_FOR_STORE, False), (REGISTERS, False), (TAKES_STATES, True)],
+)
+def test_the_controller_has_no_connection_to_a_broker_that_has_yet_to_register(
+    cluster: DescribedCluster, phase: str, *, is_found: bool
+) -> None:
+    """Without the store it may stay so for long; the broker is starting and nothing else."""
+    disconnect(cluster, 3, for_ms=60_000)
+    cluster.brokers[3] = replace(cluster.brokers[3], has_full_state=False, start_phase=phase)
+    assert ("controller_cut_off" in causes_of(cluster.explain())) == is_found
 
 
 def test_a_cut_between_two_brokers_leaves_both_with_the_third(cluster: DescribedCluster) -> None:
