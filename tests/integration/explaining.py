@@ -101,8 +101,8 @@ async def until_found(
     - `also`: findings that may be there or not, such as those that remain of earlier tests.
     - `containing`, `missing`: words of the explanation, and words that it must not have."""
     allowed = (*causes, *also)
-    wanted = _Wanted(causes, allowed, scope, missing, containing)
-    found = await _until(cluster, wanted, timeout_seconds)
+    expected = _Wanted(causes, allowed, scope, missing, containing)
+    found = await _until(cluster, expected, timeout_seconds)
     await asyncio.sleep(LATER_PAUSE_SECONDS)
     only(await explained(cluster, scope), *allowed)
     return found
@@ -117,8 +117,8 @@ async def until_present(
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Explanation:
     """Like `until_found`, whatever else is reported: for states that last only a moment."""
-    wanted = _Wanted(causes, None, scope, missing, containing)
-    return await _until(cluster, wanted, timeout_seconds)
+    expected = _Wanted(causes, None, scope, missing, containing)
+    return await _until(cluster, expected, timeout_seconds)
 
 
 class _Wanted(NamedTuple):
@@ -141,18 +141,18 @@ class _Wanted(NamedTuple):
         )
 
 
-async def _until(cluster: LocalCluster, wanted: _Wanted, timeout_seconds: float) -> Explanation:
+async def _until(cluster: LocalCluster, expected: _Wanted, timeout_seconds: float) -> Explanation:
     seen: list[Explanation] = []
 
     async def check() -> bool:
-        seen[:] = [await explained(cluster, wanted.scope)]
-        return wanted.is_met_by(seen[0])
+        seen[:] = [await explained(cluster, expected.scope)]
+        return expected.is_met_by(seen[0])
 
     try:
-        await until(check, f"explain finds {wanted.causes}", timeout_seconds)
+        await until(check, f"explain finds {expected.causes}", timeout_seconds)
     except AssertionError as error:
         found = seen[0] if seen else Explanation()
-        beyond = [] if wanted.allowed is None else others(found, *wanted.allowed)
+        beyond = [] if expected.allowed is None else others(found, *expected.allowed)
         raise AssertionError(
             f"{error}; explain reports {sorted(causes_of(found))}, of these unexpected: "
             f"{sorted(causes_of(beyond))}; {found}"
