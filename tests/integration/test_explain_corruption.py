@@ -20,7 +20,7 @@ from integration.explaining import (
     text_of,
     the,
     tidelog,
-    until_found,
+    until_present,
 )
 from integration.suggested_steps import carried_out, without_standby
 from integration.topics import create_topic
@@ -60,7 +60,7 @@ async def test_damage_in_the_only_replica_loses_one_batch_and_is_explained(tmp_p
         async with without_standby(cluster):
             with pytest.raises(RecordsDamagedError) as damaged:
                 await until_damaged(cluster.bootstrap, topic, partition)
-            found = await until_found(cluster, ("records_damaged", 1), ("no_standby", -1))
+            found = await until_present(cluster, ("records_damaged", 1), ("no_standby", -1))
             finding = the(found, "records_damaged")
             healthy = await faults_of(cluster, SOUND)
             skipped = await carried_out(cluster, suggested_command(finding))

@@ -19,7 +19,7 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from integration.clusters import running_cluster
-from integration.explaining import causes_of, faults_of, text_of, the, tidelog, until_found
+from integration.explaining import causes_of, faults_of, text_of, the, tidelog, until_present
 from integration.process_limits import without_open_files
 from integration.suggested_steps import until_gone, without_standby
 from integration.topic_requests import TopicRequest, topic_requests
@@ -178,11 +178,9 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
     async with without_standby(cluster):
         paused.process.pause()
         await cluster.gateway_process.kill()
-        found = await until_found(
+        found = await until_present(
             cluster,
-            ("gateway_silent", -1),
-            ("gateway_silent", -1),
-            ("no_standby", -1),
+            *(("gateway_silent", -1), ("no_standby", -1)),
             containing=(
                 f"gateway at {cluster.gateway_address} on {socket.gethostname()} has ended",
                 f"gateway at {paused.address} on {socket.gethostname()} is paused",
@@ -212,7 +210,7 @@ async def test_a_gateway_out_of_open_files_is_explained(
     assert pid is not None
     async with without_standby(cluster):
         with without_open_files(pid, short.address) as limit:
-            found = await until_found(
+            found = await until_present(
                 cluster, ("open_files", -1), ("no_standby", -1), containing=("get no answer",)
             )
             finding = the(found, "open_files")
@@ -259,7 +257,7 @@ async def test_a_client_at_a_gateway_limit_is_a_finding_and_is_listed(
         ):
             rejected = await client.get("/v1/topics")
             assert (rejected.status_code, rejected.json()["code"]) == (429, "TOO_MANY_REQUESTS")
-            found = await until_found(cluster, ("client_limited", -1))
+            found = await until_present(cluster, ("client_limited", -1))
             metrics = (await client.get("/metrics")).text
         [limited] = [f for f in found.findings if f.cause == "client_limited"]
         assert "client 127.0.0.1 has reached max_requests_per_client (1)" in limited.summary

@@ -18,7 +18,7 @@ from integration.explaining import (
     text_of,
     the,
     tidelog,
-    until_found,
+    until_present,
 )
 from integration.rewritten_batches import rewrite_a_batch
 from integration.scraped import scrape
@@ -51,7 +51,7 @@ async def test_a_different_valid_batch_on_one_disk_is_found_and_explained(tmp_pa
         cluster.start_broker(follower)
         await cluster.ready()
         await until_in_sync(cluster, topic)
-        found = await until_found(cluster, ("replicas_diverged", leader))
+        found = await until_present(cluster, ("replicas_diverged", leader))
 
         async def located() -> bool:
             return "the first batch that differs" in text_of(
@@ -119,7 +119,7 @@ async def test_a_batch_that_differs_from_the_written_one_is_found_without_other_
         before = (await explained(cluster)).findings
         rewrite_a_batch(replica, VALUE, OTHER)
         await until(scrubbed, "all records are checked again")
-        found = await until_found(cluster, ("replicas_diverged", 1))
+        found = await until_present(cluster, ("replicas_diverged", 1))
 
     assert not any(f.cause == "replicas_diverged" for f in before)
     finding = the(found, "replicas_diverged")

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
-from integration.explaining import assert_not_blamed, text_of, the, tidelog, until_found
+from integration.explaining import assert_not_blamed, text_of, the, tidelog, until_present
 from integration.explaining import explained as explanation_of
 from integration.logs import LogSince
 from integration.reconfigured import restart_broker
@@ -177,7 +177,7 @@ async def test_in_the_only_copy_just_the_damaged_batch_becomes_unreadable(
     lost = flip_in_segment(replica)
 
     await scrub_until(cluster, damaged, log, "batch_damaged", "failed")
-    found = await until_found(cluster, (causes.RECORDS_DAMAGED, damaged))
+    found = await until_present(cluster, (causes.RECORDS_DAMAGED, damaged))
     offsets, errors = await read_past_damage(cluster.bootstrap, TopicPartition(topic.name, 0))
 
     assert [(error.first_offset, error.next_offset) for error in errors] == [(lost, lost + 1)]
@@ -210,7 +210,7 @@ async def test_a_delayed_pass_is_reported_and_after_a_restart_finds_damage_by_it
         replica, log = replica_of(cluster, topic, 1), log_of(cluster, 1)
         await restart_broker(cluster, 1, slowly)
         why = "scrub_bytes_per_second bounds its rate"
-        found = await until_found(cluster, (causes.SCRUB_OVERDUE, 1), containing=(why,))
+        found = await until_present(cluster, (causes.SCRUB_OVERDUE, 1), containing=(why,))
         late = the(found, causes.SCRUB_OVERDUE)
         assert late.severity == causes.WARNING
         assert "Raise the setting of broker 1 that is named" in late.next_step

@@ -50,7 +50,7 @@ def unreadable(replica: Path) -> list[int]:
     ]
 
 
-async def until_found(cluster: LocalCluster, logs: Mapping[int, LogSince]) -> None:
+async def until_present(cluster: LocalCluster, logs: Mapping[int, LogSince]) -> None:
     """Scrubs of these brokers begin at once, and are repeated until each has found its damage.
 
     A leader whose followers have resigned is alone, and does not resign."""
@@ -104,7 +104,7 @@ async def repaired(
     for broker_id, batch in zip(brokers, damaged_batches, strict=True):
         flip_a_bit(replicas[broker_id], batch)
     assert all(len(unreadable(replica)) == 1 for replica in replicas.values())
-    await until_found(cluster, logs)
+    await until_present(cluster, logs)
 
     async def check() -> bool:
         return not any(map(unreadable, replicas.values()))

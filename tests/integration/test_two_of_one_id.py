@@ -21,7 +21,7 @@ from integration.explaining import (
     faults_of,
     text_of,
     the,
-    until_found,
+    until_present,
 )
 from integration.logs import LogSince
 from integration.reconfigured import directory_id, restart_broker
@@ -102,13 +102,8 @@ async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Pat
             await until_isr(cluster, topic, {2, 3})  # its lease has ended
             second.process.start()
             assert await second.ended() == EXIT_CANNOT_START, second.text()
-            found = await until_found(
-                cluster,
-                (causes.BROKER_ID_CONTESTED, 1),
-                (causes.BROKER_PAUSED, 1),
-                # The partition that only the paused broker has.
-                (causes.NO_LEADER, -1),
-                (causes.NO_STANDBY, -1),
+            found = await until_present(
+                cluster, (causes.BROKER_ID_CONTESTED, 1), (causes.NO_STANDBY, -1)
             )
             healthy = await faults_of(cluster, bystander)
             contested = the(found, causes.BROKER_ID_CONTESTED, 1)
@@ -269,7 +264,7 @@ async def test_a_copied_directory_waits_for_the_original(
     twin.process.start()
     try:
         await twin.until_logged("broker_id_taken")
-        found = await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
+        found = await until_present(cluster, (causes.BROKER_ID_CONTESTED, 1))
     finally:
         await twin.process.stop()
     contested = the(found, causes.BROKER_ID_CONTESTED)
@@ -287,7 +282,7 @@ async def test_a_waiting_copy_takes_over_from_a_dead_broker_and_is_always_report
     twin.process.start()
     try:
         await twin.until_logged("broker_id_taken")
-        await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
+        await until_present(cluster, (causes.BROKER_ID_CONTESTED, 1))
         await cluster.kill(1)
         cause = ""
         while cause != causes.DIRECTORY_NOT_INTACT:
@@ -295,7 +290,7 @@ async def test_a_waiting_copy_takes_over_from_a_dead_broker_and_is_always_report
             assert {f.broker for f in named} == {1}
             [cause] = {f.cause for f in named}
         cluster.start_broker(1)
-        found = await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
+        found = await until_present(cluster, (causes.BROKER_ID_CONTESTED, 1))
         waiting = the(found, causes.BROKER_ID_CONTESTED).evidence[1]
         assert str(cluster.broker_data_dir(1)) in waiting
     finally:
