@@ -22,7 +22,7 @@ from integration.explaining import (
     Pairs,
     append,
     assert_not_blamed,
-    assert_still_found,
+    assert_still_present,
     causes_of,
     create_pairs,
     explained,
@@ -37,7 +37,6 @@ from integration.explaining import (
     text_of,
     the,
     tidelog,
-    until_found,
     until_present,
 )
 from integration.full_disk import FileSizeLimit
@@ -136,8 +135,8 @@ async def test_cut_off_followers_and_a_full_disk_are_distinguished(world: World)
         expected = (("replica_cut_off", 2), ("replica_cut_off", 3), ("disk_full", 3))
         # The proxy cuts off the controller, too, which notices it later.
         uncontrolled = (("controller_cut_off", 1), ("command_overdue", 1))
-        await until_found(cluster, *expected, also=uncontrolled)
-        found = await until_found(
+        await until_present(cluster, *expected, also=uncontrolled)
+        found = await until_present(
             cluster, ("replica_cut_off", 2), also=uncontrolled, scope=of(pairs[1, 2])
         )
         whole = await explained(cluster)
@@ -184,13 +183,13 @@ async def test_slow_recovering_and_dead_followers_are_distinguished(
     async with writing(cluster, pairs[1, 2]):
         await cluster.kill(3)
         # The leader has acknowledged records that its follower lacks.
-        found = await until_found(
+        found = await until_present(
             cluster, ("replica_slow", 2), ("replica_dead", 3), also=(("hw_stalled", 1),)
         )
         of_slow = await of_partition(cluster, pairs[1, 2])
         healthy = await faults_of(cluster, pairs[2, 1])
     # Writing has stopped: the follower catches up, as slowly as before.
-    later = await until_found(cluster, ("replica_catching_up", 2), ("replica_dead", 3))
+    later = await until_present(cluster, ("replica_catching_up", 2), ("replica_dead", 3))
     await world.heal()
 
     gains = the(later, "replica_catching_up")
@@ -216,7 +215,7 @@ async def test_a_leader_whose_network_is_slow_is_named_and_not_its_followers(
     await lead_as_preferred(cluster)
     world.leader.bytes_per_second = 150_000
     async with writing(cluster, pairs[1, 2]):
-        found = await until_found(cluster, ("leader_slow", 1), also=(("hw_stalled", 1),))
+        found = await until_present(cluster, ("leader_slow", 1), also=(("hw_stalled", 1),))
     await world.heal()
 
     slow = the(found, "leader_slow")
@@ -252,7 +251,7 @@ async def test_without_the_store_a_dead_follower_stays_in_the_isr_and_damage_sta
         await fails_to_roll(cluster, short[1, 2])
         # By then every service has polled it again.
         await until_present(cluster, ("store_unreachable", -1), missing=("may not have used",))
-        found = await until_found(
+        found = await until_present(
             cluster,
             ("store_unreachable", -1),
             ("replica_dead", 3),
@@ -297,7 +296,7 @@ async def test_a_slow_store_is_reported_beside_a_dead_broker(world: World) -> No
     world.store.delay_seconds = 0.4
     try:
         await cluster.kill(3)
-        found = await until_found(
+        found = await until_present(
             cluster,
             ("store_slow", -1),
             ("replica_dead", 3),
@@ -321,7 +320,7 @@ async def test_the_last_broker_explains_without_store_and_controller(world: Worl
     await cluster.kill_controller(1)
     for broker_id in (2, 3):
         await cluster.kill(broker_id)
-    found = await until_found(
+    found = await until_present(
         cluster,
         ("store_unreachable", -1),
         ("no_controller", -1),
@@ -330,7 +329,7 @@ async def test_the_last_broker_explains_without_store_and_controller(world: Worl
         # What each of the two led; the tests before have moved leaders.
         also=(("no_leader", 2), ("no_leader", 3)),
     )
-    await assert_still_found(
+    await assert_still_present(
         cluster, *((finding.cause, finding.broker) for finding in faults_in(found))
     )
     of_led = await of_partition(cluster, pairs[2, 3])

@@ -23,14 +23,13 @@ from integration.etcd_members import EtcdMember, EtcdMembers, etcdctl, running_e
 from integration.explaining import (
     Pairs,
     assert_not_blamed,
-    assert_still_found,
+    assert_still_present,
     causes_of,
     create_pairs,
     explained,
     faults_of,
     text_of,
     the,
-    until_found,
     until_present,
 )
 from integration.suggested_steps import lead_as_preferred, until_gone
@@ -121,7 +120,7 @@ async def test_a_missing_etcd_member_is_explained(world: World, how: str) -> Non
             away.process.pause()
         # The services notice it one after the other, and on a busy machine another member may seem
         # to be down for a moment.
-        found = await until_found(
+        found = await until_present(
             cluster,
             *expected,
             also=(("store_slow", -1),),
@@ -135,7 +134,7 @@ async def test_a_missing_etcd_member_is_explained(world: World, how: str) -> Non
         assert not {"store_unreachable", "store_slow"} & new
         assert await faults_of(cluster, world.healthy) == []
         assert_not_blamed(found, world.healthy)
-        await assert_still_found(cluster, *expected)
+        await assert_still_present(cluster, *expected)
         # The suggested step, and its result there.
         [address] = re.findall(r"Check the etcd process at (\S+) ", lost.next_step)
         process = world.etcd.at(address).process
@@ -155,14 +154,14 @@ async def test_a_store_out_of_space_is_explained(world: World) -> None:
     await lead_as_preferred(cluster)
     await _fill(world.etcd)
     # No records are written: it is detected all the same.
-    quiet = await until_found(cluster, ("store_full", -1))
+    quiet = await until_present(cluster, ("store_full", -1))
     critical = {finding.cause for finding in quiet.findings if finding.severity == "critical"}
     assert critical == {"store_full"}
     async with dead_broker(cluster):
         expected = (("store_full", -1), ("replica_dead", DEAD), ("no_leader", DEAD))
         # States that the controller can still send, to a broker that is registered and gone.
         pending = (("command_backlog", DEAD), ("command_overdue", DEAD))
-        found = await until_found(cluster, *expected, also=pending)
+        found = await until_present(cluster, *expected, also=pending)
         full = the(found, "store_full")
         assert full.severity == "critical"
         assert "answers reads and accepts no writes" in full.summary
@@ -173,7 +172,7 @@ async def test_a_store_out_of_space_is_explained(world: World) -> None:
         assert "store_full" in the(found, "no_leader", DEAD).because
         assert "store_unreachable" not in {cause for cause, _ in causes_of(found)}
         assert await faults_of(cluster, world.healthy) == []
-        await assert_still_found(cluster, *expected, also=pending)
+        await assert_still_present(cluster, *expected, also=pending)
         await _carry_out(world.etcd, full.next_step)
         await until_gone(cluster, "store_full")
         # A leader is elected, which needs a write to the store.
@@ -249,7 +248,7 @@ async def test_a_store_that_stops_repeatedly_is_explained(
             faults = [f for f in others if f.severity != "info"]
             assert {f.cause for f in faults} <= {"broker_unregistered"}, faults
             for _ in range(CYCLES_CHECKED):
-                await assert_still_found(cluster, any_of=OF_THE_STORE)
+                await assert_still_present(cluster, any_of=OF_THE_STORE)
         world.etcd.resume_all()
         # Its processes run again.
         await until(partial(_is_quick, cluster), "explain reports that the store is quick")
