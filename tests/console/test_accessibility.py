@@ -100,9 +100,9 @@ _TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll("di
 # Cells whose text is cut, and is not in a title; and buttons that are not in their table entirely.
 _CUT = """() => [...document.querySelectorAll("td, th")]
   .filter((cell) => cell.checkVisibility() && (
-    (cell.scrollWidth > cell.clientWidth + 1 && (cell.querySelector("button")
+    (cell.scrollWidth > cell.clientWidth + 1 && (cell.querySelector("td button")
       || !cell.querySelector("[title]") && !cell.title))
-    || [...cell.querySelectorAll("button")].some((button) =>
+    || [...cell.querySelectorAll("td button")].some((button) =>
       button.getBoundingClientRect().right > cell.getBoundingClientRect().right + 1)))
   .map((cell) => cell.outerHTML.slice(0, 240))"""
 _SMALL = """(least) => [...document.querySelectorAll(
