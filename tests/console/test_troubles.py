@@ -255,11 +255,11 @@ async def test_damaged_records_are_left_out_and_named(scene: Scene) -> None:
 async def test_a_slow_answer_is_announced_before_it_arrives(scene: Scene) -> None:
     page = scene.console.page
     await scene.console.open("brokers")
-    await expect(page.get_by_title("127.0.0.1:7501")).to_be_visible()
+    await expect(page.get_by_title("127.0.0.1:7501").first).to_be_visible()
     # No service answers.
     await page.route("**/v1/brokers?*", lambda _: None)
     await expect(page.get_by_text("there has been no answer since")).to_be_visible()
-    await expect(page.get_by_title("127.0.0.1:7501")).to_be_visible()
+    await expect(page.get_by_title("127.0.0.1:7501").first).to_be_visible()
     await expect(page.get_by_text("not up to date")).to_be_visible()
 
 
