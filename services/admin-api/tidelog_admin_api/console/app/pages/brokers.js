@@ -18,6 +18,8 @@ import { isMissed, statusOf } from "../verdict.js";
 
 const EVERY_MS = 1_000;
 const CHARACTER_PX = 8;
+// Of "gone 12 min ago" in its smaller type.
+const GONE_CHARACTERS = 12;
 const CELL_PADDING_PX = 24;
 const LEAST_ADDRESS_PX = 110;
 const MOST_ADDRESS_PX = 320;
@@ -89,7 +91,7 @@ function OverTime({ brokers }) {
 function BrokerTable({ brokers, processes, onAct }) {
   const isMoving = brokers.some((b) => b.moves_in + b.moves_out > 0);
   const moves = { name: "Moves", width: "98px", num: true, value: (b) => b.moves_in + b.moves_out, show: (b) => html`<span title="Active moves that add replicas to this broker, and that take replicas off it">${number(b.moves_in)} in, ${number(b.moves_out)} out</span>` };
-  const rack = { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => html`<span title=${b.rack}>${b.rack || NONE}</span>` };
+  const rack = { name: "Rack", width: "70px", value: (b) => b.rack, show: (b) => b.rack || NONE };
   const columns = [
     { name: "Broker", width: "80px", value: (b) => b.broker_id },
     { name: "State", width: "128px", value: (b) => statusOf(b)[1], show: (b) => { const [tone, word] = statusOf(b); return html`<${State} tone=${tone}>${word}<//>`; } },
@@ -107,7 +109,7 @@ function BrokerTable({ brokers, processes, onAct }) {
 
 /** Addresses are in one piece, except very long ones, which their titles show. */
 function addressWidth(brokers) {
-  const longest = Math.max(...brokers.map((broker) => broker.address.length + (broker.gone_at_ms > 0 ? 12 : 0)), 0);
+  const longest = Math.max(...brokers.map((broker) => broker.address.length + (broker.gone_at_ms > 0 ? GONE_CHARACTERS : 0)), 0);
   return `${Math.min(Math.max(longest * CHARACTER_PX + CELL_PADDING_PX, LEAST_ADDRESS_PX), MOST_ADDRESS_PX)}px`;
 }
 
