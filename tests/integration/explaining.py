@@ -112,14 +112,13 @@ async def until_found(
 async def until_present(
     cluster: LocalCluster,
     *causes: Cause,
-    also: Sequence[Cause] = (),  # noqa: ARG001
     scope: Scope = WHOLE,
     missing: tuple[str, ...] = (),
     containing: tuple[str, ...] = (),
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Explanation:
     """Like `until_found`, whatever else is reported: for states that last only a moment, and where
-    other findings depend on the machine's speed. `also` names some of these."""
+    other findings depend on the machine's speed."""
     expected = _Wanted(causes, None, scope, missing, containing)
     return await _until(cluster, expected, timeout_seconds)
 
@@ -166,12 +165,10 @@ async def _until(cluster: LocalCluster, expected: _Wanted, timeout_seconds: floa
 async def assert_still_present(
     cluster: LocalCluster,
     *causes: Cause,
-    also: Sequence[Cause] = (),  # noqa: ARG001
     any_of: frozenset[str] = frozenset(),
 ) -> None:
     """Asserts that explanations of the next seconds, while the fault lasts, have all of these
-    causes, and one of `any_of` if it is not empty. Notes do not count; `also` as in
-    `until_present`."""
+    causes, and one of `any_of` if it is not empty. Notes do not count."""
     for _ in range(LATER_CHECKS):
         await asyncio.sleep(LATER_PAUSE_SECONDS)
         found = faults_in(await explained(cluster))
